@@ -20,6 +20,7 @@ from kfast.cli.exits import CONDITION_HOLDS
 from kfast.cli.notes import echo, echo_error, is_quiet
 from kfast.errors import ArgumentError
 from kfast.io.files import writing
+from kfast.io.live import is_live
 from kfast.report.answer import Answer
 from kfast.report.drawing import is_kraft
 from kfast.report.writing import (
@@ -173,10 +174,10 @@ def _check_metric(condition: Condition, answer: Answer) -> None:
 def progress_bar(action: str, *sources: str) -> Iterator[Callable[[int, int], None] | None]:
     """Show that something is being done, and how far it is: on a terminal.
 
-    What reads sources gives it; only large files show anything.
+    What reads sources gives it; only large files and running clusters show anything.
     """
     sizes = [path.stat().st_size for path in map(Path, sources) if path.is_file()]
-    is_short = bool(sources) and sum(sizes) < LONG_BYTES
+    is_short = bool(sources) and sum(sizes) < LONG_BYTES and not any(map(is_live, sources))
     if is_short or is_quiet() or not sys.stderr.isatty():
         yield None
         return

@@ -83,6 +83,7 @@ def results(tmp_path_factory, shared_data):
         made = make(state)
         tables |= made
         states |= dict.fromkeys(made, state)
+    tables["provenance"] = kfast.read(ROOT / "bench_data" / "describe.txt").provenance
     replayed = kfast.replay(write_logs(tmp_path_factory.mktemp("logs")))
     for name in ("facts", "timeline", "outages"):
         tables[f"replay.{name}"] = getattr(replayed, name)
@@ -147,7 +148,6 @@ def questions(state):
         "sweep_partitions": kfast.sweep_partitions(state, some),
         "sweep_brokers": kfast.sweep_brokers(state, some),
         "plan": kfast.read_plan(ROOT / "bench_data" / "plan.json"),
-        "provenance": kfast.read(ROOT / "bench_data" / "describe.txt").provenance,
     }
     loads = "topic,bytes_in,bytes_out\n" + "".join(f"{t},9,9\n" for t in state.topic.to_pylist())
     load = kfast.partition_load(

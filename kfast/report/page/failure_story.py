@@ -180,8 +180,8 @@ def _detection(state: ClusterState, ids: Sequence[int]) -> Document:
     return _step(
         "The controller notices",
         how,
-        "One broker is the controller: it alone decides who leads which partition. Until it has "
-        "decided, clients of those partitions wait and retry.",
+        "The active controller alone decides who leads which partition. Until it has decided, "
+        "clients of those partitions wait and retry.",
     )
 
 
