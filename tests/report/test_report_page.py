@@ -158,6 +158,68 @@ def test_the_commands_mend_the_faults(tmp_path, names):
         "arguments", "kafka-configs.sh", "kafka-reassign-partitions.sh", "plan.json"]
 
 
+def describe(tmp_path, *topics):
+    """A cluster out of lines of `kafka-topics --describe`: topic, settings, partitions."""
+    lines = []
+    for topic, settings, *partitions in topics:
+        lines.append(f"Topic: {topic}\tPartitionCount: {len(partitions)}\tReplicationFactor: "
+                     f"1\tConfigs: {settings}")
+        lines += [f"\tTopic: {topic}\tPartition: {at}\tLeader: {leader}\tReplicas: {replicas}"
+                  f"\tIsr: {isr}" for at, (leader, replicas, isr) in enumerate(partitions)]
+    path = tmp_path / "describe.txt"
+    path.write_text("\n".join(lines) + "\n")
+    return kfast.read(str(path))
+
+
+def commands(state):
+    """The commands that mend each fault, by kind and topic."""
+    return {(fault["kind"], topic["topic"]): topic["command"]
+            for fault in fault_documents(state, topic_faults(state)) for topic in fault["topics"]}
+
+
+def test_plans_name_no_broker_that_is_down_and_change_something(tmp_path):
+    """Kafka's tool refuses all of a plan that names a broker that is down."""
+    state = describe(tmp_path, ("sound", "", (1, "1,2,4", "1,2,4")),
+                     ("one", "", ("none", "3", "3"), (1, "1", "1")),
+                     ("lost", "", ("none", "3", "3")))
+    assert json.loads(commands(state)["one_replica", "one"].split("\n")[1])["partitions"] == [
+        {"topic": "one", "partition": 1, "replicas": [1, 2, 4]}]
+    assert commands(state)["one_replica", "lost"] is None
+    assert b"too few brokers that are up" in report_answer("describe.txt", state).page()
+    assert commands(describe(tmp_path, ("alone", "", (1, "1", "1")))) == {
+        ("one_replica", "alone"): None}
+
+
+def test_a_plan_alone_is_not_enough_where_min_isr_would_be_all_replicas_again(tmp_path):
+    state = describe(tmp_path, ("tight", "min.insync.replicas=3", (1, "1,2", "1,2")),
+                     ("sound", "", (3, "3,1,2", "3,1,2")))
+    command = commands(state)["min_isr", "tight"]
+    assert '"replicas":[1,2,3]' in command
+    assert command.endswith("--add-config min.insync.replicas=2")
+
+
+def test_a_cluster_that_refuses_writes_now_does_not_hold(tmp_path):
+    """No failure makes it worse: acks=all is refused on every partition already."""
+    state = describe(tmp_path, ("a", "min.insync.replicas=3", (2, "3,1,2", "1,2"),
+                                (3, "2,1,3", "1,3")))
+    document = report_answer("describe.txt", state).document
+    assert (document["level"], document["headline"]) == (
+        "refuses", "Reading holds, writing does not: acks=all is refused now")
+
+
+def test_advice_is_for_what_can_be_done_now(tmp_path):
+    """A preferred replica that is down cannot be elected; one that is being added is not late."""
+    state = describe(tmp_path, ("a", "", (1, "3,1,2", "1,2"), (2, "1,2,3", "2,1")))
+    actions = [action["title"] for action in report_answer("a", state).document["actions"]]
+    assert actions == ["Start broker 3", "Balance leaders"]
+    [balance] = [action for action in report_answer("a", state).document["actions"]
+                 if action["title"] == "Balance leaders"]
+    assert balance["why"].startswith("1 partition is led")
+    state = describe(tmp_path, ("a", "", (1, "1,2,3\tAdding Replicas: 3", "1,2")),
+                     ("b", "", (3, "3,1,2", "3,1,2")))
+    assert report_answer("a", state).document["actions"] == []
+
+
 def test_a_sound_cluster_holds():
     answer = report_answer("generated", kfast.generate(brokers=9, partitions=90, racks=3))
     document = answer.document

@@ -218,7 +218,7 @@ def _decision(state: ClusterState, failure: Failure, groups: _Groups) -> Documen
 
 
 def _leaderless(state: ClusterState, failure: Failure, groups: _Groups) -> Iterator[Document]:
-    n = int(groups.offline.sum())
+    n, one = int(groups.offline.sum()), len(failure.steps[0].broker_ids) == 1
     if not n:
         return
     gone = int(groups.no_live_replica.sum())
@@ -237,7 +237,8 @@ def _leaderless(state: ClusterState, failure: Failure, groups: _Groups) -> Itera
     yield _step(
         f"{count(n, 'partition', 'has', 'have')} nobody to lead",
         "For these the controller finds no replica that may lead. They are offline: nobody can "
-        f"write to them or read from them until one of these brokers is back. They are of "
+        "write to them or read from them until "
+        f"{'this broker' if one else 'one of these brokers'} is back. They are of "
         f"{_topics(state, groups.offline)}.",
         *causes,
         examples=_examples(state, failure, groups.offline), tone="bad",
@@ -292,9 +293,11 @@ def _return(failure: Failure) -> Iterator[Document]:
         return
     summary = failure.steps[1].impact.summary
     still = summary["offline"]
+    several = len(failure.steps[0].broker_ids) > 1
     yield _step(
-        "When the brokers are back" if len(failure.broker_ids) > 1 else "When the broker is back",
-        f"They start, copy what they missed, and join the ISRs again: "
+        "When the brokers are back" if several else "When the broker is back",
+        ("They start, copy what they missed, and join" if several
+         else "It starts, copies what it missed, and joins") + " the ISRs again: "
         f"{count(summary['back_online'], 'partition', 'comes', 'come')} back online, "
         f"{count(still, 'partition', 'stays offline', 'stay offline')}. "
         f"{count(summary['not_preferred'], 'partition', 'is', 'are')} then led by another than "

@@ -7,6 +7,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from kfast.analysis.topic_faults import (
     FAULTS,
     TopicFault,
@@ -17,6 +20,7 @@ from kfast.report.answer import Document
 from kfast.report.wording import count, plural
 from kfast.state import ClusterState
 from kfast.state.census import Census
+from kfast.state.records import Rows
 
 __all__ = ["fault_documents", "first_actions"]
 
@@ -46,7 +50,7 @@ def fault_documents(state: ClusterState, faults: Sequence[TopicFault]) -> list[D
             needs_plan = _needs_plan(state, fault)
             command = None
             if not needs_plan:
-                command = _setting_command(fault)
+                command = _setting_command(fault, fault.replication_factor)
             elif fault.rows.size <= left:
                 left -= fault.rows.size
                 command = _plan_command(state, fault)
@@ -71,29 +75,54 @@ def _needs_plan(state: ClusterState, fault: TopicFault) -> bool:
     return fault.kind in ("one_replica", "one_rack") or (is_tight and can_grow)
 
 
-def _setting_command(fault: TopicFault) -> str:
+def _setting_command(fault: TopicFault, factor: int) -> str:
     setting = "unclean.leader.election.enable=false"
     if fault.kind == "min_isr":
-        setting = f"min.insync.replicas={max(fault.replication_factor - 1, 1)}"
+        setting = f"min.insync.replicas={max(factor - 1, 1)}"
     return (
         f"kafka-configs.sh {SERVER} --alter --entity-type topics "
         f"--entity-name {shlex.quote(fault.topic)} --add-config {setting}"
     )
 
 
-def _plan_command(state: ClusterState, fault: TopicFault) -> str:
+def _plan_command(state: ClusterState, fault: TopicFault) -> str | None:
+    """A plan, and the setting that it needs; None where there are too few brokers for one."""
     factor = fault.replication_factor
     if fault.kind != "one_rack":
         factor = usual_replication_factor(state)
-    rows = [
+    # Kafka's tool refuses all of a plan that names a broker that is down.
+    rows = fault.rows[_is_up(state, fault.rows)]
+    plans = [
         {"topic": topic, "partition": partition, "replicas": replicas}
-        for topic, partition, replicas in mended_replicas(state, fault.rows, factor)
+        for row, (topic, partition, replicas) in zip(
+            rows.tolist(), mended_replicas(state, rows, factor), strict=True
+        ) if replicas != _replica_ids(state, row)
     ]
-    plan = json.dumps({"version": 1, "partitions": rows}, separators=(",", ":"))
-    return (
+    if not plans:
+        return None
+    plan = json.dumps({"version": 1, "partitions": plans}, separators=(",", ":"))
+    command = (
         f"cat > plan.json <<'END_OF_PLAN'\n{plan}\nEND_OF_PLAN\n"
         f"kafka-reassign-partitions.sh {SERVER} --reassignment-json-file plan.json --execute"
     )
+    if fault.kind == "min_isr" and fault.min_insync_replicas >= factor:
+        command += f"\n{_setting_command(fault, factor)}"
+    return command
+
+
+def _replica_ids(state: ClusterState, row: int) -> list[int]:
+    n = int(state.records["n_replicas"][row])
+    ids: list[int] = state.broker_id[state.replicas[row, :n]].tolist()
+    return ids
+
+
+def _is_up(state: ClusterState, rows: Rows) -> npt.NDArray[np.bool_]:
+    """(n,) whether all replicas of some partitions are on brokers that are up."""
+    up = np.ones(rows.size, np.bool_)
+    for slot in range(state.replicas.shape[1]):
+        inside = state.records["n_replicas"][rows] > slot
+        up[inside] &= state.up[state.replicas[rows[inside], slot]]
+    return up
 
 
 def first_actions(
@@ -126,18 +155,26 @@ def _repairs(census: Census) -> Iterator[Document]:
             "They have no leader though every broker is up: look into their log directories.",
             "failures", f"kafka-topics.sh {SERVER} --describe --unavailable-partitions",
         )
-    lagging = max(
-        (row for row in rows if row["registered"]),
-        key=lambda row: row["replicas"] - row["in_sync"], default=None,
-    )
-    if lagging is not None and (n := lagging["replicas"] - lagging["in_sync"]):
+    behind = np.where(census.registered, _replicas_behind(census), 0)
+    if n := int(behind.max(initial=0)):
+        row = rows[int(behind.argmax())]
         yield _action(
-            f"Find out why broker {lagging['broker_id']} cannot keep up",
-            f"{plural(n, 'replica')} of its {lagging['replicas']} "
+            f"Find out why broker {row['broker_id']} cannot keep up",
+            f"{plural(n, 'replica')} of its {row['replicas']} "
             f"{'is' if n == 1 else 'are'} not in sync: these partitions survive less than their "
             "number of replicas promises.", "failures",
             f"kafka-topics.sh {SERVER} --describe --under-replicated-partitions",
         )
+
+
+def _replicas_behind(census: Census) -> npt.NDArray[np.int64]:
+    """(B,) replicas of each broker outside the ISR, without those that a reassignment adds."""
+    records, n = census.state.records, np.zeros(census.registered.size, np.int64)
+    in_sync = census.isr | records["adding"]
+    for slot in range(census.replicas.shape[1]):
+        is_behind = (records["n_replicas"] > slot) & (in_sync >> in_sync.dtype.type(slot) & 1 == 0)
+        n += np.bincount(census.replicas[is_behind, slot].astype(np.int64), minlength=n.size)
+    return n
 
 
 def _mending(faults: Sequence[Document]) -> Iterator[Document]:
@@ -147,7 +184,9 @@ def _mending(faults: Sequence[Document]) -> Iterator[Document]:
     }
     for fault in faults:
         worst, n = fault["topics"][0], fault["topics_listed_of"]
-        named = f"topic {worst['topic']}" + (f" and {n - 1} more" if n > 1 else "")
+        named = f"topic {worst['topic']}" + (
+            f" and {plural(n - 1, 'other')}" if n > 1 else ""
+        )
         meaning = fault["meaning"]
         yield _action(
             titles[fault["kind"]].format(named),
@@ -166,9 +205,13 @@ def _relief(sections: dict[str, Document]) -> Iterator[Document]:
 
 
 def _balance(census: Census) -> Iterator[Document]:
-    if n := census.counts["not_preferred"]:
+    # A preferred replica that is down or not in sync cannot be elected.
+    flags = census.flags("not_preferred") & (census.isr & 1 != 0)
+    flags[flags] = census.state.live[census.replicas[flags, 0]]
+    if n := int(flags.sum()):
         yield _action(
             "Balance leaders", f"{count(n, 'partition', 'is', 'are')} led by another than the "
-            "preferred replica, so that some brokers work more than planned.", "failures",
+            "preferred replica, though that is in sync: some brokers work more than planned.",
+            "failures",
             f"kafka-leader-election.sh {SERVER} --election-type preferred --all-topic-partitions",
         )

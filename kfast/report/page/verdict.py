@@ -40,14 +40,16 @@ def verdict(census: Mapping[str, int], rows: list[Document]) -> tuple[str, str, 
     levels = {row["kind"]: row["level"] for row in rows}
     single = [levels[kind] for kind in ("brokers", "racks") if kind in levels]
     level = max(single, key=LEVELS.index, default="holds")
-    if census["offline"]:
-        level, headline = "fails", "Part of this cluster is down now"
-    elif not rows:
+    if not rows:
         level, headline = "fails", "No broker is up"
+    elif census["offline"]:
+        level, headline = "fails", "Part of this cluster is down now"
     elif levels.get("brokers") == "fails":
         headline = "It does not hold: one broker's failure takes partitions offline"
     elif levels.get("racks") == "fails":
         headline = "It does not hold: a rack's failure takes partitions offline"
+    elif census["under_min_isr"]:
+        level, headline = "refuses", "Reading holds, writing does not: acks=all is refused now"
     elif "refuses" in single:
         cause = "one broker" if levels.get("brokers") == "refuses" else "a rack"
         headline = f"Reading holds, writing does not: when {cause} fails, acks=all is refused"
