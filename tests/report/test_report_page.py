@@ -49,7 +49,8 @@ def test_the_first_screen_is_what_the_sweeps_say(answer):
     assert document["headline"] == (
         "It does not hold: one broker's failure takes partitions offline")
     assert document["verdict"][2] == (
-        "One rack fails: 3 of 3 racks take partitions offline, 3 make some refuse acks=all.")
+        "One rack fails: 3 of 3 racks take partitions offline, 3 make some refuse acks=all; "
+        "at worst 5 leaders are elected outside the ISR, which may lose records.")
     assert document["verdict"][-1].startswith("Since later: BETTER: 1 broker came up;")
     [actions] = [[action["title"] for action in document["actions"]]]
     assert actions[:2] == ["Find out why broker 109 cannot keep up",
@@ -205,6 +206,22 @@ def test_a_cluster_that_refuses_writes_now_does_not_hold(tmp_path):
     document = report_answer("describe.txt", state).document
     assert (document["level"], document["headline"]) == (
         "refuses", "Reading holds, writing does not: acks=all is refused now")
+    [headroom] = [tile for tile in document["tiles"] if tile["title"] == "Headroom in replicas"]
+    assert headroom["value"] == "2 without"
+
+
+def test_a_cluster_that_may_lose_records_does_not_hold(tmp_path):
+    """Every partition keeps a leader, one of them a replica that is behind."""
+    state = describe(tmp_path, ("a", "unclean.leader.election.enable=true", (1, "1,2,3", "1"),
+                                (3, "3,1,2", "3,1,2")))
+    answer = report_answer("describe.txt", state)
+    assert (answer.document["level"], answer.document["headline"]) == (
+        "loses", "It stays up, but may lose records when one broker fails")
+    assert answer.document["verdict"][1].endswith(
+        "; at worst 1 leader is elected outside the ISR, which may lose records.")
+    assert (answer.document["tiles"][0]["value"], answer.document["tiles"][0]["note"]) == (
+        "may lose records", "at worst 1 leader from outside the ISR")
+    assert b'class="verdict loses"' in answer.page()
 
 
 def test_advice_is_for_what_can_be_done_now(tmp_path):

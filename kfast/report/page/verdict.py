@@ -14,8 +14,10 @@ KINDS = {
     "brokers": ("One broker fails", "broker"), "racks": ("One rack fails", "rack"),
     "pairs": ("Two brokers fail", "pair"),
 }
-LEVELS = ("holds", "refuses", "fails")
-"""What failures of a kind do at worst: nothing, refuse acks=all, take partitions offline."""
+LEVELS = ("holds", "loses", "refuses", "fails")
+"""What failures of a kind do at worst: nothing, elect leaders outside the ISR, make some refuse
+acks=all, take partitions offline.
+"""
 
 
 def resilience(sections: Mapping[str, Document]) -> list[Document]:
@@ -26,10 +28,16 @@ def resilience(sections: Mapping[str, Document]) -> list[Document]:
         if document is None:
             continue
         worse, n = document["n_worse"], document["scenarios"]["counted"] - 1
-        level = "fails" if worse["offline"] else "refuses" if worse["under_min_isr"] else "holds"
+        [unclean] = (row["most"] - row["baseline"] for row in document["counts"]
+                     if row["count"] == "unclean")
+        level = (
+            "fails" if worse["offline"] else "refuses" if worse["under_min_isr"]
+            else "loses" if unclean > 0 else "holds"
+        )
         row = {
             "kind": kind, "title": title, "noun": noun, "failures": n, "level": level,
             "offline": worse["offline"], "refused": worse["under_min_isr"],
+            "unclean": max(unclean, 0),
         }
         rows.append({**row, "sentence": _sentence(row), "worst": _worst(document)})
     return rows
@@ -53,6 +61,9 @@ def verdict(census: Mapping[str, int], rows: list[Document]) -> tuple[str, str, 
     elif "refuses" in single:
         cause = "one broker" if levels.get("brokers") == "refuses" else "a rack"
         headline = f"Reading holds, writing does not: when {cause} fails, acks=all is refused"
+    elif level == "loses":
+        cause = "one broker" if levels.get("brokers") == "loses" else "a rack"
+        headline = f"It stays up, but may lose records when {cause} fails"
     else:
         what = "broker or rack" if "racks" in levels else "broker"
         headline = f"It holds: no failure of a single {what} stops anything"
@@ -73,11 +84,15 @@ def _sentence(row: Document) -> str:
     total = plural(row["failures"], row["noun"])
     if row["level"] == "holds":
         return f"{row['title']}: none of {total} does any harm."
+    loss = ""
+    if row["unclean"]:
+        elected = count(row["unclean"], "leader", "is elected", "are elected")
+        loss = f"; at worst {elected} outside the ISR, which may lose records"
     return (
         f"{row['title']}: {row['offline'] or 'none'} of {total} "
         f"{'takes' if row['offline'] < 2 else 'take'} partitions offline, "
         f"{row['refused'] or 'none'} "
-        f"{'makes' if row['refused'] < 2 else 'make'} some refuse acks=all."
+        f"{'makes' if row['refused'] < 2 else 'make'} some refuse acks=all{loss}."
     )
 
 
@@ -93,24 +108,34 @@ def _worst(document: Document) -> str:
     )
 
 
+def _harm(row: Document) -> str:
+    """How many failures of a kind do harm, in a few words."""
+    if row["level"] == "loses":
+        return f"at worst {plural(row['unclean'], 'leader')} from outside the ISR"
+    n = max(row["offline"], row["refused"])
+    return f"{n} of {plural(row['failures'], row['noun'])} {'does' if n == 1 else 'do'} harm"
+
+
 def tiles(
     census: Mapping[str, int], rows: list[Document], sections: Mapping[str, Document]
 ) -> list[dict[str, Any]]:
     """Short facts: a title, a value, a level and a note each."""
-    words = {"holds": "holds", "refuses": "writes refused", "fails": "goes offline"}
+    words = {"holds": "holds", "loses": "may lose records", "refuses": "writes refused",
+             "fails": "goes offline"}
     facts = [
         {
             "title": row["title"], "level": row["level"], "value": words[row["level"]],
-            "note": f"{max(row['offline'], row['refused'])} of "
-                    f"{plural(row['failures'], row['noun'])} do harm",
+            "note": _harm(row),
         }
         for row in rows
     ]
-    reserve = census["at_min_isr"]
+    refused = census["under_min_isr"]
+    reserve = census["at_min_isr"] + refused
     facts.append({
         "title": "Headroom in replicas", "level": "refuses" if reserve else "holds",
         "value": f"{reserve} without" if reserve else "all have some",
-        "note": "partitions that refuse acks=all with one in-sync replica less",
+        "note": f"partitions that refuse acks=all {'now, or ' if refused else ''}"
+                "with one in-sync replica less",
     })
     capacity = sections.get("capacity_racks") or sections.get("capacity_brokers")
     if capacity is not None and capacity["summary"]["headroom"] is not None:
