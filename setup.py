@@ -150,7 +150,9 @@ def extensions() -> list[Extension]:
         Extension(f"kfast.kernels.{name}", [f"kfast/kernels/{name}.pyx"], **options)
         for name in names
     ]
-    header = keep_text("sources.h", f'#define KFAST_SOURCES "{digest_sources()}"\n')
+    facts = {"SOURCES": digest_sources(), "FLAGS": " ".join(compile_flags())}
+    defined = "".join(f'#define KFAST_{name} "{fact}"\n' for name, fact in facts.items())
+    header = keep_text("sources.h", defined)
     sources = next(m for m in modules if m.name == "kfast.kernels.source_digest")
     sources.depends = [*sources.depends, os.path.relpath(header, ROOT)]
     Options.warning_errors = DEBUG

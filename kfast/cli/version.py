@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import kfast
-from kfast.kernels.source_digest import sources_digest
+from kfast.kernels.source_digest import compiler, sources_digest
 
 __all__ = ["version_text"]
 
@@ -22,6 +22,7 @@ def version_text() -> str:
     return "\n".join((
         f"kfast {kfast.__version__}",
         f"Python {platform.python_version()} ({platform.python_implementation()}), {libraries}",
-        f"kernels compiled from sources {sources_digest()}; {system}",
+        f"kernels compiled from sources {sources_digest()} by {compiler()}",
+        system,
         f"{'checkout' if is_checkout else 'installed'} in {folder}",
     ))

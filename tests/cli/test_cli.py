@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import click
@@ -16,7 +17,7 @@ from kfast import generate, schema
 from kfast.analysis.broker_failure import fail_brokers
 from kfast.analysis.impact import CHANGE_METRICS
 from kfast.cli.app import commands
-from kfast.kernels.source_digest import sources_digest
+from kfast.kernels.source_digest import compiler, sources_digest
 from kfast.state.census import CENSUS_METRICS, take_census
 from tests.support.cli_run import DESCRIBE, answer, run, verdict_of
 
@@ -235,10 +236,11 @@ def test_schema_lists_every_column():
 
 def test_help_and_version():
     """Every command has help with an example."""
-    first, libraries, kernels, place = run("--version").stdout.splitlines()
+    first, libraries, kernels, _, place = run("--version").stdout.splitlines()
     assert first == f"kfast {kfast.__version__}"
     assert f"numpy {np.__version__}, pyarrow {pa.__version__}" in libraries
-    assert sources_digest() in kernels
+    assert kernels == f"kernels compiled from sources {sources_digest()} by {compiler()}"
+    assert re.search(r" by (gcc|clang) \d+.*, (OpenMP \d{6}|without OpenMP)", kernels)
     kind, folder = place.split(" in ", 1)
     assert kind in ("checkout", "installed")
     assert Path(folder) == Path(kfast.__file__).parent

@@ -300,7 +300,7 @@ def test_a_server_is_read_whole(paged):
 def test_a_server_that_is_silent_has_run_out_of_time():
     config = ("client.properties", b"request.timeout.ms=300")
     with KafkaServer(1, 1, delays={PAGED: 2}) as server, pytest.raises(
-        InputError, match="(topics|brokers): REQUEST_TIMED_OUT"
+        InputError, match=r"(topics|brokers): REQUEST_TIMED_OUT"
     ):
         kfast.read(server.address, command_config=config)
     gc.collect()
