@@ -236,6 +236,7 @@ def test_topics_with_errors_are_said():
     text = KCAT_TEXT.replace('"a" with 1 partitions:', '"a" with 0 partitions: Broker: Unknown')
     tables = io.read_tables(("d", text.rpartition("    partition")[0].encode()))
     assert "d: topic a is not read, for it has the error 'Broker: Unknown'" in tables.notes
+    assert tables.topics["topic"].to_pylist() == ["b.x-1"]
 
 
 @pytest.mark.parametrize("name", ["kafka_python.json.gz", "confluent.json.gz"])

@@ -214,6 +214,8 @@ def test_resources_of_strimzi():
     (STRIMZI + "---\n!!python/object:os.system {}\n", "is damaged YAML: could not determine a"),
     (STRIMZI + "---\napiVersion: kafka.strimzi.io/v1\nkind: Kafka\nmetadata: {name: c2}\n"
      "spec: {kafka: {}}\n", "has resources of 2 clusters: c1, c2"),
+    (STRIMZI.replace("name: u---1", "name: u---1, labels: {strimzi.io/cluster: c2}"),
+     "has resources of 2 clusters: c1, c2"),
 ])
 def test_damaged_resources_are_refused(text, message):
     pytest.importorskip("yaml", reason="the package pyyaml is missing")

@@ -83,12 +83,13 @@ def read_kcat_listing(name: str, data: bytes, _start: int) -> SourceTables:
             counts.count(f"partitions of {topic}")
         elif match["topic"] is not None:
             topic = match["topic"]
-            rows.topic(topic)
             counts.count("topics")
             counts.stated[f"partitions of {topic}"] = int(match["n_partitions"])
-            if match["topic_error"].strip():
+            if match["topic_error"].strip() and not int(match["n_partitions"]):
                 rows.notes.append(f"{name}: topic {topic} is not read, for it has the error"
                                   f" {quote(match['topic_error'])}")
+            else:
+                rows.topic(topic)
         elif match["broker"]:
             brokers.append(Broker(int(match["broker"])))
             counts.count("brokers")

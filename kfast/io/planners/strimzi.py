@@ -27,6 +27,7 @@ __all__ = ["read_strimzi"]
 _Id = Annotated[int, Meta(ge=0, le=MAX_BROKER_ID)]
 _GROUP = "kafka.strimzi.io/"
 _BROKER = "broker"
+_CLUSTER = "strimzi.io/cluster"
 
 
 class _Metadata(Struct):
@@ -103,11 +104,13 @@ def read_strimzi(name: str, data: bytes, _start: int) -> SourceTables:
                 notes.append(f"{where}: racks are labels of Kubernetes' nodes, and are not in it")
         elif kind == "KafkaNodePool":
             pool = _convert(where, document, _Pool)
+            clusters |= _cluster_of(pool.metadata)
             ids = (pool.status.node_ids if pool.status else None) or ()
             if _BROKER in pool.spec.roles:
                 brokers |= {broker: Broker(broker) for broker in ids}
         elif kind == "KafkaTopic":
             topic = _convert(where, document, _Topic)
+            clusters |= _cluster_of(topic.metadata)
             label = topic.spec.topic_name or topic.metadata.name
             if label in topics:
                 raise InputError(f"{where}: topic {label} stands twice; right is once")
@@ -131,6 +134,12 @@ def read_strimzi(name: str, data: bytes, _start: int) -> SourceTables:
         notes=tuple(notes), log_settings=log_settings(settings), exactness=Exactness.PLANS,
         coverage=Coverage.NOTHING,
     )
+
+
+def _cluster_of(metadata: _Metadata) -> set[str]:
+    """The cluster that a pool or a topic belongs to; none where no label names it."""
+    label = (metadata.labels or {}).get(_CLUSTER)
+    return set() if label is None else {str(label)}
 
 
 def _resources(name: str, data: bytes) -> Iterator[tuple[int, str, dict[str, Any]]]:
