@@ -67,6 +67,8 @@ _TOPIC_LINE = re.compile(
     rb"|^[ \t]*partition:[ \t]*\d+\s+leader:",
     re.I | re.M,
 )
+_LEADER = re.compile(rb'"leader(?:_id)?"\s*:')
+"""A key, and not a topic of that name."""
 _HINTS = (b"Topic:", b"topic:", b"Partition:", b"partition:", b"PartitionCount:")
 
 _TEXTS = tuple(
@@ -284,7 +286,7 @@ def json_kind(name: str, data: bytes, start: int) -> str:
         inside = bytes(memoryview(keys.partitions)[:_HEAD])
         if inside.startswith(b"{"):
             raise _refuse(name, "a ZooKeeper topic node")
-        if b'"leader"' in inside or b'"leader_id"' in inside:
+        if _LEADER.search(inside):
             return "JSON of an admin client"
         if b'"replicas"' in inside or b'"topic"' not in inside:
             return PLAN

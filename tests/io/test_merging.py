@@ -194,6 +194,34 @@ def test_configurations_of_kafka_2_4_are_read():
     assert state.log_settings == {"t": {"cleanup.policy": "compact,delete"}}
 
 
+def test_a_setting_of_one_broker_is_no_default():
+    text = (b"Dynamic configs for broker 2 are:\n  min.insync.replicas=2 sensitive=false"
+            b" synonyms={DYNAMIC_BROKER_CONFIG:min.insync.replicas=2}\n")
+    state = kfast.read(("describe", DESCRIBE.encode()), ("configs", text))
+    assert state.default_min_insync_replicas == 1
+    assert "configs: settings of single brokers are not read: those of 2" in state.assumptions
+
+
+def test_all_settings_of_the_default_broker_are_defaults():
+    text = (b"All configs for broker <default> are:\n  min.insync.replicas=2 sensitive=false"
+            b" synonyms={}\n")
+    state = kfast.read(("describe", DESCRIBE.encode()), ("configs", text))
+    assert state.default_min_insync_replicas == 2
+
+
+def test_a_text_of_an_option_hides_no_partition():
+    """Texts without headers show partitions that an option of kafka-topics picks."""
+    part = "".join(line for line in DESCRIBE.splitlines(keepends=True)
+                   if "PartitionCount" not in line and "Partition: 1" not in line)
+    assert "Partition: 0" in part
+    whole = read()
+    for files in (("part", part), ("whole", DESCRIBE)), (("whole", DESCRIBE), ("part", part)):
+        state = kfast.read(*((name, text.encode()) for name, text in files))
+        assert (state.n_partitions, state.topic_min_insync_replicas.tolist()) == (
+            whole.n_partitions, whole.topic_min_insync_replicas.tolist())
+        assert not any("contradiction" in line for line in state.assumptions)
+
+
 def test_log_directories_show_strays_and_what_failed():
     """Of a ZooKeeper cluster the replicas in a failed directory are offline."""
     state = read("sizes")
@@ -214,6 +242,11 @@ def test_a_supplement_alone_is_refused_with_what_it_is():
     for name, text in TEXTS.items():
         with pytest.raises(InputError, match=f"{name}: is kafka-.* does not list the partitions"):
             kfast.read((name, text.encode()))
+
+
+def test_a_plan_may_name_a_topic_like_a_key():
+    plan = b'{"version":1,"partitions":[{"topic":"leader","partition":0,"replicas":[1]}]}'
+    assert kfast.read(("plan", plan)).provenance["kind"].to_pylist() == ["a reassignment plan"]
 
 
 def test_files_of_two_clusters_are_refused():

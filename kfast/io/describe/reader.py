@@ -24,7 +24,7 @@ from kfast.io.controller_inference import infer_controller
 from kfast.io.describe import errors as describe_errors
 from kfast.io.describe import notes as describe_notes
 from kfast.io.describe.parser import Parsed, Progress, parse
-from kfast.io.source_tables import SourceTables
+from kfast.io.source_tables import Coverage, SourceTables
 from kfast.io.text_columns import words_at
 from kfast.kernels.describe import Key
 from kfast.state.table_columns import distinct_ids
@@ -67,6 +67,7 @@ def read_describe(name: str, text: bytes, progress: Progress | None = None) -> S
     describe_errors.check(name, parsed)
     names, log_settings = _names(parsed), _log_settings(parsed)
     brokers, down, unknown = _brokers(parsed)
+    has_headers = bool((parsed.topics["header_line"] >= 0).any())
     tables = SourceTables(
         source=name,
         partitions=_partitions(parsed, names, down),
@@ -76,6 +77,8 @@ def read_describe(name: str, text: bytes, progress: Progress | None = None) -> S
         taken_for_up=tuple(unknown.tolist()),
         notes=tuple(describe_notes.notes(name, parsed)),
         log_settings=log_settings,
+        # Without headers it shows the partitions that an option picks, not whole topics.
+        coverage=Coverage.TOPICS if has_headers else Coverage.PARTITIONS,
     )
     return infer_controller(tables, parsed)
 

@@ -121,7 +121,7 @@ def _lines(
             is_topic = kind == "topic"
             if is_topic and head["default"]:
                 target = None
-            if head["which"] == "All" and kind == "broker" and head["name"]:
+            if head["which"] == "All" and kind == "broker" and head["name"] != "<default>":
                 settings.answered.add(int(head["name"]))
             if target is not None and head["old"]:
                 for pair in _NEXT.split(head["old"]):
@@ -135,12 +135,20 @@ def _lines(
 
 
 def _brokers_defaults(name: str, settings: _Settings) -> tuple[dict[str, str], list[str]]:
-    """Settings that hold for all brokers; where brokers differ, those of the first, and a note."""
+    """Settings that hold for all brokers; where brokers differ, those of the first, and a note.
+
+    What is set for a single broker alone, as the tool prints without `--all`, holds for no other.
+    """
     defaults, notes = {}, []
+    single = sorted(broker for broker in settings.brokers.keys() - settings.answered
+                    if not settings.brokers[broker].keys().isdisjoint(_DEFAULTS))
+    if single:
+        notes.append(f"{name}: settings of single brokers are not read: those of"
+                     f" {abbreviate(single)}")
     for key in _DEFAULTS:
         values: dict[str, list[int]] = {}
         for broker, of_broker in settings.brokers.items():
-            if key in of_broker:
+            if key in of_broker and broker in settings.answered:
                 values.setdefault(of_broker[key], []).append(broker)
         if key in settings.defaults:
             defaults[key] = settings.defaults[key]
