@@ -14,7 +14,6 @@ from tests.report.clusters import HOSTILE, PLAIN, bench, named
 pytest.importorskip("plotly", reason="a report needs plotly")
 pytest.importorskip("playwright", reason="a browser is driven by playwright")
 pytestmark = [
-    pytest.mark.kernels,
     pytest.mark.skipif(browser_path() is None, reason="no Chromium or Chrome is installed"),
     # Of playwright's own connection.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
