@@ -297,12 +297,14 @@ def test_a_server_is_read_whole(paged):
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # of kafka-python after a timeout
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_server_that_is_silent_has_run_out_of_time():
-    config = ("client.properties", b"request.timeout.ms=300")
-    with KafkaServer(1, 1, delays={PAGED: 2}) as server, pytest.raises(
-        InputError, match=r"(topics|brokers): REQUEST_TIMED_OUT"
+def test_a_server_that_is_silent_has_run_out_of_time(caplog):
+    """The first page is late by more than all else can be on a busy machine."""
+    config = ("client.properties", b"request.timeout.ms=2000")
+    with KafkaServer(1, 1, delays={PAGED: 4}) as server, pytest.raises(
+        InputError, match="topics: REQUEST_TIMED_OUT"
     ):
         kfast.read(server.address, command_config=config)
+    caplog.clear()  # its records hold sockets
     gc.collect()
 
 

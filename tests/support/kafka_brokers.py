@@ -106,7 +106,8 @@ class KafkaBrokers:
         self._properties = dict(properties or {})
         self._controller_ports = {node: free_port() for node in self.ids[:N_VOTERS]}
         self._stack = ExitStack()
-        self._cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # A first character that is no hyphen: the tool would take the id for an option.
+        self._cluster_id = "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
 
     @property
     def bootstrap(self) -> str:
