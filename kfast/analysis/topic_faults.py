@@ -12,6 +12,7 @@ from kfast.analysis.partition_pairs import assigned_rows
 from kfast.analysis.replica_sets import live_brokers
 from kfast.state import ClusterState
 from kfast.state.min_isr import is_topic_min_isr, min_insync_replicas
+from kfast.state.racks import distinct_racks
 from kfast.state.records import Rows
 
 __all__ = ["FAULTS", "TopicFault", "mended_replicas", "topic_faults", "usual_replication_factor"]
@@ -122,7 +123,7 @@ def mended_replicas(
         Topic, partition, and the ids of its new replicas.
     """
     live = live_brokers(state)
-    racks = _rack_numbers(state)
+    racks = distinct_racks(state)
     slots = np.arange(state.replicas.shape[1])
     is_assigned = slots < state.records["n_replicas"][:, np.newaxis]
     load = np.bincount(
@@ -140,31 +141,22 @@ def mended_replicas(
             if is_new or len(set(racks[chosen].tolist())) == n_racks:
                 chosen.append(broker)
         while len(chosen) < min(wanted, live.size):
-            others = live[~np.isin(live, chosen)]
-            if not others.size:
+            candidates = live[~np.isin(live, chosen)]
+            if not candidates.size:
                 break
-            used = np.isin(racks[others], racks[chosen])
+            used = np.isin(racks[candidates], racks[chosen])
             # Rack first, then load: `used` is False where the rack is still without a replica.
-            best = others[np.lexsort((others, load[others], used))[0]]
+            best = candidates[np.lexsort((candidates, load[candidates], used))[0]]
             chosen.append(int(best))
             load[best] += 1
         topic = state.topic[int(state.topic_row[row])].as_py()
         yield topic, int(state.partition[row]), state.broker_id[chosen].tolist()
 
 
-def _rack_numbers(state: ClusterState) -> npt.NDArray[np.int64]:
-    """(B,) number of the rack of each broker; one without a rack stands for itself."""
-    names = state.rack.to_pylist()
-    known = {name: at for at, name in enumerate(dict.fromkeys(names)) if name is not None}
-    return np.array([
-        known[name] if name is not None else len(names) + at for at, name in enumerate(names)
-    ], np.int64)
-
-
 def _in_one_rack(state: ClusterState, rows: Rows) -> npt.NDArray[np.bool_]:
     """(n,) whether all replicas are in one rack, though there are several."""
-    racks = _rack_numbers(state)
-    if None in state.rack.to_pylist() or np.unique(racks).size < 2:
+    racks = distinct_racks(state)
+    if state.rack.null_count or np.unique(racks).size < 2:
         return np.zeros(rows.size, np.bool_)
     first = racks[state.replicas[rows, 0]]
     together = np.ones(rows.size, np.bool_)

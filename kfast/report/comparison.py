@@ -119,16 +119,13 @@ def _question(document: Document, state: ClusterState) -> str:
     if "scenarios" in document:
         return str(document["scenarios"]["what"])
     scenario = document["scenario"]
-    racks = racks_by_broker(state)
-    inside = [broker for broker in scenario["brokers"] if racks[broker] in scenario["racks"]]
-    others = [broker for broker in scenario["brokers"] if broker not in inside]
     verb = (
         ("shuts down", "shut down in order") if scenario["controlled"]
         else ("fails", "fail together")
     )
-    text = brokers_named(inside, scenario["racks"], others, verb)
+    text = brokers_named(scenario["brokers"], scenario["racks"], racks_by_broker(state), verb)
     for kind, ids in scenario["steps"][1:]:
-        text += f", then {brokers_named([], (), ids, _VERBS[kind])}"
+        text += f", then {brokers_named(ids, verb=_VERBS[kind])}"
     return text[0].upper() + text[1:]
 
 

@@ -147,16 +147,13 @@ def _what_happens(
     step: FailureStep, controlled: bool, racks: Sequence[str] | None, state: ClusterState
 ) -> str:
     """A step as the beginning of a sentence; the first one has racks, perhaps none."""
-    rack_of = racks_by_broker(state)
-    inside = [broker for broker in step.broker_ids if racks and rack_of[broker] in racks]
-    others = [broker for broker in step.broker_ids if broker not in inside]
     if step.kind == "start":
         verb = ("starts and catches up", "start and catch up")
     elif controlled:
         verb = ("shuts down in order", "shut down in order, one after the other")
     else:
         verb = ("fails", "fail together")
-    what = brokers_named(inside, racks or (), others, verb)
+    what = brokers_named(step.broker_ids, racks or (), racks_by_broker(state), verb)
     return f"Then {what}" if racks is None else f"{what[0].upper()}{what[1:]}"
 
 

@@ -67,9 +67,9 @@ def _verdict(document: Document, n: int, racks: Mapping[int, str | None]) -> lis
 
 def failing_brokers(row: Mapping[str, Any], racks: Mapping[int, str | None]) -> str:
     """The brokers of a scenario in a sentence, by the racks that fail whole."""
-    inside = [broker for broker in row["brokers"] if racks[broker] in row["whole_racks"]]
-    others = [broker for broker in row["brokers"] if broker not in inside]
-    return brokers_named(inside, row["whole_racks"], others) if row["brokers"] else "no broker"
+    if not row["brokers"]:
+        return "no broker"
+    return brokers_named(row["brokers"], row["whole_racks"], racks)
 
 
 def whole_racks(state: ClusterState, brokers: Sequence[int]) -> list[str]:

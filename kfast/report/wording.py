@@ -59,15 +59,20 @@ def controller_sentence(controller: Mapping[str, Any]) -> str:
 
 
 def brokers_named(
-    ids: Sequence[int], racks: Sequence[str] = (), others: Sequence[int] = (),
-    verb: tuple[str, str] | None = None,
+    ids: Sequence[int], racks: Sequence[str] = (),
+    rack_of: Mapping[int, str | None] | None = None, verb: tuple[str, str] | None = None,
 ) -> str:
-    """Brokers in a sentence: those of the racks that are named, then others; each ascending."""
-    inside, outside = (", ".join(map(str, sorted(part)[:MOST_BROKERS])) for part in (ids, others))
-    more = sum(max(len(part) - MOST_BROKERS, 0) for part in (ids, others))
+    """Brokers in a sentence: those of the racks that are named, then the rest; each ascending.
+
+    Without the rack of each broker, all are of the racks that are named.
+    """
+    within = [broker for broker in ids if rack_of is None or rack_of[broker] in racks]
+    parts = within, [broker for broker in ids if broker not in within]
+    inside, outside = (", ".join(map(str, sorted(part)[:MOST_BROKERS])) for part in parts)
+    more = sum(max(len(part) - MOST_BROKERS, 0) for part in parts)
     of = f" (rack{'' if len(racks) == 1 else 's'} {', '.join(racks)})" if racks else ""
-    named = " and ".join(filter(None, (f"{inside}{of}" if ids else "", outside)))
-    several = len(ids) + len(others) != 1
+    named = " and ".join(filter(None, (f"{inside}{of}" if within else "", outside)))
+    several = len(ids) != 1
     return (
         f"broker{'s' * several} {named}" + (f" and {more} more" if more else "")
         + (f" {verb[several]}" if verb else "")

@@ -76,7 +76,7 @@ def look_at(files: Iterable[str], look: Callable[[AnyPath], Item]) -> dict[str, 
         return dict(zip(names, pool.map(lambda name: look(parse_path(name)), names), strict=True))
 
 
-def find_files(where: str | AnyPath, *, some: bool = True) -> list[str]:
+def find_files(where: str | AnyPath, *, required: bool = True) -> list[str]:
     """Files at a path, in a folder (with all below it), or in all that a glob names; sorted.
 
     Names that begin with `.` or `_` are left out, as Spark leaves them out: they are being written.
@@ -84,8 +84,8 @@ def find_files(where: str | AnyPath, *, some: bool = True) -> list[str]:
     Raises
     ------
     InputError
-        There are none and `some` are needed, a folder may not be looked into, or the path is of an
-        unknown file system.
+        There are none though they are `required`, a folder may not be looked into, or the path is
+        of an unknown file system.
     """
     place = absolute(where)
     files: set[str] = set()
@@ -97,7 +97,7 @@ def find_files(where: str | AnyPath, *, some: bool = True) -> list[str]:
         raise InputError(
             f"{error.filename or place}: cannot be read: {error.strerror or error}"
         ) from error
-    if some and not files:
+    if required and not files:
         relative = "" if str(place) in str(where) else (
             f" ({where} in the folder of this process: name it in full)"
         )

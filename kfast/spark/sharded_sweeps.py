@@ -36,7 +36,7 @@ TEXT = ".txt"
 def is_dataset(path: str | Path) -> bool:
     """Whether a path is a folder or glob of shards, and no file or metadata log."""
     return not absolute(path).is_file() and any(
-        Path(name).suffix.lower() in (*ENDS, TEXT) for name in find_files(path, some=False)
+        Path(name).suffix.lower() in (*ENDS, TEXT) for name in find_files(path, required=False)
     )
 
 

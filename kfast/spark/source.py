@@ -421,7 +421,7 @@ class FolderStream(_FileReading, DataSourceStreamReader):
 
     def latestOffset(self, *_: object) -> dict[str, str]:  # noqa: N802 - PySpark's name
         """All files that are there now; Spark 4.2 and later say where they stand, 4.1 does not."""
-        names = find_files(self.folder, some=False)
+        names = find_files(self.folder, required=False)
         return {"files": json.dumps([str(parse_path(n).relative_to(self.folder)) for n in names])}
 
     def partitions(

@@ -149,6 +149,6 @@ def test_files_are_the_same_that_are_looked_for_locally(bucket, tmp_path, patter
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("1")
     local = [str(Path(name).relative_to(tmp_path)) for name in
-             find_files(tmp_path / pattern, some=False)]
+             find_files(tmp_path / pattern, required=False)]
     assert [str(parse_path(name).relative_to(bucket)) for name in
-            find_files(str(bucket / pattern), some=False)] == local
+            find_files(str(bucket / pattern), required=False)] == local

@@ -158,7 +158,7 @@ def test_a_folder_that_may_not_be_read_is_not_passed_over(tmp_path, monkeypatch)
         find_files(tmp_path)
     monkeypatch.undo()
     (tmp_path / "a.txt").unlink()
-    assert find_files(tmp_path, some=False) == []
+    assert find_files(tmp_path, required=False) == []
 
 
 def test_spark_says_at_load_what_is_wrong(spark, folder):

@@ -92,14 +92,14 @@ def client_arguments(path: Source | None) -> tuple[dict[str, Any], list[str]]:
                 ) from None
     arguments |= _sasl(name, properties, arguments) | _tls(name, properties, arguments)
     known = {*_PLAIN, *_TLS, *_UNUSED, "sasl.jaas.config", "bootstrap.servers"}
-    others = sorted(properties.keys() - known)
-    unsafe = [key for key in others if key.startswith(("sasl.", "ssl.", "security."))]
+    unheeded = sorted(properties.keys() - known)
+    unsafe = [key for key in unheeded if key.startswith(("sasl.", "ssl.", "security."))]
     if unsafe:
         raise InputError(
             f"{name}: {abbreviate(unsafe)} cannot be heeded; right are {abbreviate(sorted(_TLS))}"
             ", sasl.mechanism and sasl.jaas.config"
         )
-    return arguments, [f"{name}: not heeded: {abbreviate(others)}"] if others else []
+    return arguments, [f"{name}: not heeded: {abbreviate(unheeded)}"] if unheeded else []
 
 
 def _sasl(

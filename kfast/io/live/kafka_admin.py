@@ -137,15 +137,15 @@ class _Interview:
         """
         kinds = {"topic": ConfigResourceType.TOPIC, "broker": ConfigResourceType.BROKER}
 
-        def ask(some: Sequence[object]) -> Settings:
-            resources = [ConfigResource(kinds[kind], str(name), [*heeded]) for name in some]
+        def ask(batch: Sequence[object]) -> Settings:
+            resources = [ConfigResource(kinds[kind], str(name), [*heeded]) for name in batch]
             answer: dict[str, Settings] = self.want(
                 f"configurations of {kind}s",
                 partial(
                     self.admin.describe_configs, resources, include_synonyms=kind == "broker",
                     config_filter="all",
                 ),
-                {}, some,
+                {}, batch,
             )
             return answer.get(kind, {})
 

@@ -83,8 +83,8 @@ def _each(ask: Any, paths: Iterable[str]) -> Iterable[tuple[str, Any]]:
 
     listed = [*paths]
     for start in range(0, len(listed), _PIPELINED):
-        some = listed[start : start + _PIPELINED]
-        pending = [(path, ask(path)) for path in some]
+        batch = listed[start : start + _PIPELINED]
+        pending = [(path, ask(path)) for path in batch]
         for path, answer in pending:
             try:
                 yield path, answer.get(timeout=_TIMEOUT_S)

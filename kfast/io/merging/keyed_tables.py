@@ -125,8 +125,8 @@ def _taken(arrays: list[pa.Array], places: Places) -> pa.Array:
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
-    whole = column.combine_chunks()
-    return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
+    combined = column.combine_chunks()
+    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
 
 
 def differing_rows(one: pa.Array, other: pa.Array, *, ordered: bool = True) -> Places:

@@ -149,9 +149,9 @@ def _refuse_other_clusters(ordered: Sequence[SourceTables]) -> None:
     topics = [_topic_names(source) for source in ordered]
     for place, listed in enumerate(topics):
         if len(listed) and not brokers[place]:
-            others = set().union(*(names.to_pylist() for names in (*topics[:place],
+            known_names = set().union(*(names.to_pylist() for names in (*topics[:place],
                                                                     *topics[place + 1 :])))
-            if others and not others.intersection(listed.to_pylist()):
+            if known_names and not known_names.intersection(listed.to_pylist()):
                 raise InputError(
                     f"{ordered[place].source}: its topics, {abbreviate(listed.to_pylist(), 3)}, are"
                     " in no other file; right are files of one cluster"

@@ -13,6 +13,7 @@ import numpy as np
 
 from kfast.analysis.broker_failure import Failure
 from kfast.analysis.explain import explain
+from kfast.analysis.whatif import racks_by_broker
 from kfast.report.answer import Document
 from kfast.report.failure import impact_sentence
 from kfast.report.sweep import whole_racks
@@ -80,12 +81,7 @@ def failure_story(state: ClusterState, failure: Failure) -> Document:
     ids = failure.steps[0].broker_ids
     groups = _groups(failure)
     racks = whole_racks(state, ids)
-    inside = [b for b, rack in zip(state.broker_id.tolist(), state.rack.to_pylist(), strict=True)
-              if rack in racks and b in ids]
-    others = [broker for broker in ids if broker not in inside]
-    several = len(ids) > 1
-    named = brokers_named(inside, racks, others,
-                          ("stops", "stop together" if several else "stops"))
+    named = brokers_named(ids, racks, racks_by_broker(state), ("stops", "stop together"))
     return {
         "title": f"{named[0].upper()}{named[1:]}",
         "broker_ids": list(ids), "racks": racks, "summary": _summary(failure),
