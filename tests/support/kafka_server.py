@@ -42,6 +42,7 @@ REQUESTS = {
 }
 VERSIONS = {3: (0, 12), 18: (0, 4), 32: (1, 4), 35: (0, 4), 46: (0, 0), 60: (0, 1), 75: (0, 0)}
 PAGED = DescribeTopicPartitionsRequest.API_KEY
+DESCRIBE_CLUSTER = DescribeClusterRequest.API_KEY
 
 
 class KafkaServer:
