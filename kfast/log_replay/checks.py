@@ -5,15 +5,9 @@ Nothing is judged here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from kfast.log_replay.log_messages import Statement
-from kfast.log_replay.log_values import Record
-
-if TYPE_CHECKING:
-    from kfast.log_replay.brokers import BrokerSide
-    from kfast.log_replay.simulation import Simulation
+from kfast.log_replay.wording.values import Record
 
 
 class Check(NamedTuple):
@@ -48,26 +42,6 @@ def agrees(check: Check) -> bool:
     if check.field in _SETS:
         return set(check.logged) == set(check.predicted)
     return bool(check.logged == check.predicted)
-
-
-class View(NamedTuple):
-    """What a comparison may look at."""
-
-    simulation: Simulation
-    brokers: BrokerSide
-    term: int
-
-
-class Case(NamedTuple):
-    """A line, what it says of a partition, and a row of that partition."""
-
-    view: View
-    line: Statement
-    said: dict[str, Any]
-    row: int
-
-
-Compare = Callable[[Case], list[Check]]
 
 
 def record_checks(record: Record, said: dict[str, Any] | None) -> list[Check]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kfast.log_replay import replay
-from kfast.log_replay.facts import ABSENT
+from kfast.log_replay.comparison.facts import ABSENT
 
 CONTROLLER = (
     ("10:00:00,000", "INFO",

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import pytest
 
-from kfast.log_replay.events import LogEvent
-from kfast.log_replay.reading import read_logs
-from kfast.log_replay.rows import Possibility, Start, row_of, with_states
-from kfast.log_replay.running import run
-from kfast.log_replay.script import write_script
-from kfast.log_replay.simulation import Simulation
-from kfast.log_replay.terms import Term, find_terms
-from kfast.log_replay.unclean import unclean_topics
-from kfast.log_replay.understanding import understand
+from kfast.log_replay.engine.handlers import run
+from kfast.log_replay.engine.rows import Possibility, Start, row_of, with_states
+from kfast.log_replay.engine.simulation import Simulation
+from kfast.log_replay.events.announced_events import write_script
+from kfast.log_replay.events.events import LogEvent
+from kfast.log_replay.events.unclean_topics import unclean_topics
+from kfast.log_replay.log_files import read_logs
+from kfast.log_replay.terms.terms import Term, find_terms
+from kfast.log_replay.wording.statements import understand
 
 pytestmark = pytest.mark.kernels
 

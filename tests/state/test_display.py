@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import kfast
 from kfast import ClusterState
 from kfast.io import SourceTables
-from kfast.log_replay.replaying import Replay
+from kfast.log_replay.report.replay import Replay
 from kfast.state.display import MAX_HTML, MAX_TEXT, escape_control, summary_html, summary_text
 
 HOSTILE = [

@@ -1,0 +1,1 @@
+"""What lines say beside what is predicted."""

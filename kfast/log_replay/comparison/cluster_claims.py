@@ -1,0 +1,73 @@
+"""Values that a line says of the whole cluster, and what comparing them may look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from kfast.log_replay.comparison.worlds import World
+from kfast.log_replay.engine.simulation import Ran
+from kfast.log_replay.events.clusters import Cluster
+from kfast.log_replay.events.events import TIE_MS
+from kfast.log_replay.terms.terms import Term
+from kfast.log_replay.wording.forms import Statement
+
+
+class Claim(NamedTuple):
+    """One value that a line says of the cluster."""
+
+    kind: str
+    subject: str
+    logged: Any
+    predicted: Any
+    reason: str = ""
+
+
+@dataclass
+class Whole:
+    """What checks of the whole cluster look at and remember.
+
+    Attributes
+    ----------
+    cluster : Cluster
+    world : World
+    epochs : dict
+        Epochs of the registered brokers, by line.
+    term : Term or None
+        Of the line at hand.
+    number : int
+        Of the line at hand.
+    known_epochs : dict
+        Epoch of each broker's registration, once a line has said it.
+    taken : set
+        Requests that lines have spoken of.
+    sessions : dict
+        Request that each broker is handling.
+    """
+
+    cluster: Cluster
+    world: World
+    epochs: dict[int, dict[int, int]]
+    term: Term | None = None
+    number: int = -1
+    known_epochs: dict[int, int] = field(default_factory=dict)
+    taken: set[tuple[Any, ...]] = field(default_factory=set)
+    sessions: dict[int, tuple[int, Any]] = field(default_factory=dict)
+
+    def window(self, time: int) -> Iterator[Ran]:
+        """Events of the line's term that a line of some time may be about, the latest first."""
+        for ran in reversed(self.world.simulation.ran):
+            if ran.event.term is not self.term or ran.event.time > time + TIE_MS:
+                continue
+            yield ran
+            if ran.sendings and time - ran.event.time > TIE_MS:
+                return
+
+
+def same(kind: str, subject: str, logged: Any, predicted: Any) -> Claim:
+    """Make a value that is predicted."""
+    return Claim(kind, subject, logged, predicted)
+
+
+Speech = Callable[[Whole, Statement], Iterator[Claim]]

@@ -1,0 +1,222 @@
+"""Lines that speak of the whole cluster: who is registered, how much was sent, ratios.
+
+Each kind has one function from a line to checks with a subject. `Check.predicted` is `MISSING`
+where kfast predicts nothing of the kind; `None` means that only the log can know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kfast.log_replay.checks import MISSING
+from kfast.log_replay.comparison.cluster_claims import Claim, Speech, Whole, same
+from kfast.log_replay.comparison.counts import COUNTS
+from kfast.log_replay.comparison.facts import ABSENT, BEFORE, HOLE, REGISTERED, name_of
+from kfast.log_replay.terms.terms import Term
+from kfast.log_replay.wording.forms import Statement
+from kfast.schema import FLAG_ASSIGNED
+
+RATIO_DIGITS = 1e-5
+"""Old releases print ratios with six digits."""
+
+
+# --- who is the controller ---------------------------------------------------------------------
+
+
+def _term_epoch(whole: Whole, line: Statement) -> Iterator[Claim]:
+    said, term = line.said, whole.term
+    if term is None:
+        return
+    if "controller" in said:
+        yield same("controller", "controller", said["controller"], term.controller)
+    if "controller_epoch" in said:
+        yield same("controller epoch", "controller", said["controller_epoch"], term.epoch)
+
+
+def _elected(whole: Whole, line: Statement) -> Iterator[Claim]:
+    said, term = line.said, whole.term
+    if term is None:
+        return
+    if "controller" in said:
+        yield same("controller", "controller", said["controller"], term.controller)
+    if "controller_epoch" not in said:
+        return
+    before = _before(whole, term)
+    epoch = said["controller_epoch"]
+    if term.follows and before is not None and before.epoch is not None:
+        yield same("controller epoch", "controller", epoch, before.epoch + 1)
+    elif epoch == term.epoch:
+        reason = BEFORE if before is None else HOLE
+        yield Claim("controller epoch", "controller", epoch, None, reason)
+    else:
+        yield same("controller epoch", "controller", epoch, term.epoch)
+    if "epoch_version" not in said or term.epoch is None:
+        return
+    yield same("epoch store version", "controller", said["epoch_version"], term.epoch)
+
+
+def _before(whole: Whole, term: Term) -> Term | None:
+    earlier = [t for t in whole.cluster.terms if t.start < term.start]
+    return earlier[-1] if earlier else None
+
+
+def _other_elected(whole: Whole, line: Statement) -> Iterator[Claim]:
+    time = line.entry.time
+    terms = [t for t in whole.cluster.terms if t.start <= time]
+    soon = [t for t in whole.cluster.terms if time < t.start <= time + 5000]
+    if not terms:
+        return
+    logged = line.said["controller"]
+    ids = {terms[-1].controller, *(t.controller for t in soon)}
+    if logged not in ids and logged in whole.cluster.absent:
+        yield Claim("controller", "controller", logged, None, ABSENT)
+        return
+    predicted = logged if logged in ids else terms[-1].controller
+    yield same("controller", "controller", logged, predicted)
+
+
+# --- brokers -------------------------------------------------------------------------------------
+
+
+def _broker_epochs(whole: Whole, line: Statement) -> Iterator[Claim]:
+    registered = whole.world.simulation.registered
+    said: dict[int, int] = line.said["epochs"]
+    yield same("registered brokers", "cluster", frozenset(said), frozenset(registered))
+    for broker, epoch in sorted(said.items()):
+        true = whole.epochs.get(whole.number, {}).get(broker, epoch)
+        if whole.known_epochs.get(broker) == true or epoch != true:
+            yield same("broker epoch", f"broker {broker}", epoch, true)
+        else:
+            earlier = whole.known_epochs.get(broker, -1)
+            wrong = epoch <= earlier
+            whole.known_epochs[broker] = true
+            yield Claim("broker epoch", f"broker {broker}", epoch,
+                       MISSING if wrong else None, "" if wrong else REGISTERED)
+
+
+def _brokers(field_name: str, kind: str) -> Speech:
+    def check(whole: Whole, line: Statement) -> Iterator[Claim]:
+        simulation = whole.world.simulation
+        sets = {
+            "registered brokers": simulation.registered,
+            "brokers shutting down": simulation.shutting_down,
+            "live brokers": simulation.registered - simulation.shutting_down,
+        }
+        yield same(kind, "cluster", frozenset(line.said[field_name]), frozenset(sets[kind]))
+
+    return check
+
+
+def _startup(whole: Whole, line: Statement) -> Iterator[Claim]:
+    started = line.kind == "broker_startup"
+    for ran in whole.window(line.entry.time):
+        if ran.event.kind == "brokers":
+            said = ran.event.said
+            names = ("added", "bounced") if started else ("deleted", "bounced")
+            lists = [frozenset(said[name]) for name in names]
+            logged = frozenset(line.said["brokers"])
+            right = logged if logged in lists else lists[0]
+            kind = "brokers that started" if started else "brokers that failed"
+            yield same(kind, "cluster", logged, right)
+            return
+    kind = "brokers that started" if started else "brokers that failed"
+    yield same(kind, "cluster", frozenset(line.said["brokers"]), MISSING)
+
+
+# --- topics --------------------------------------------------------------------------------------
+
+
+def _topics(whole: Whole, line: Statement) -> Iterator[Claim]:
+    state = whole.world.simulation.state
+    there = {
+        possibility.partition[0]
+        for row, possibility in enumerate(whole.world.simulation.possibility)
+        if int(state.records["flags"][row]) & FLAG_ASSIGNED
+    }
+    yield same("topics", "cluster", frozenset(line.said["topics"]), frozenset(there))
+
+
+def _ineligible(whole: Whole, line: Statement) -> Iterator[Claim]:
+    """Topics with a replica that is not online, or with a reassignment under way."""
+    simulation = whole.world.simulation
+    names = set()
+    for row, possibility in enumerate(simulation.possibility):
+        assigned = simulation.state.assignment(row)
+        live = simulation.registered - simulation.shutting_down
+        if assigned.being_reassigned or any(b not in live for b in assigned.replicas):
+            names.add(possibility.partition[0])
+    field_name = "ineligible" if "ineligible" in line.said else "topics"
+    yield same("topics ineligible for deletion", "cluster",
+                frozenset(line.said[field_name]), frozenset(names))
+
+
+def _created(whole: Whole, line: Statement) -> Iterator[Claim]:
+    for ran in whole.window(line.entry.time):
+        if ran.event.kind in ("topics", "partitions"):
+            made = frozenset(name_of(p) for p in ran.event.said["created"])
+            logged = frozenset(name_of(p) for p in line.said["partitions"])
+            yield same("new partitions", "cluster", logged, made)
+            return
+
+
+# --- balance -------------------------------------------------------------------------------------
+
+
+def _ratio(whole: Whole, line: Statement) -> Iterator[Claim]:
+    broker, logged = line.said["broker"], line.said["ratio"]
+    known = whole.world.simulation.imbalance.get(broker)
+    predicted: Any = MISSING
+    if known is not None:
+        predicted = logged if abs(known[2] - logged) < RATIO_DIGITS else known[2]
+    yield same("imbalance ratio", f"broker {broker}", logged, predicted)
+
+
+def _election(whole: Whole, line: Statement) -> Iterator[Claim]:
+    """Partitions that automatic balancing elects for."""
+    if line.said["trigger"] != "AutoTriggered":
+        return
+    logged = frozenset(line.said["partitions"])
+    found: list[frozenset[Any]] = []
+    for ran in whole.window(line.entry.time):
+        if ran.event.kind == "rebalance":
+            groups: dict[int, set[Any]] = {}
+            outcome = ran.outcome
+            if outcome is not None:
+                for row in outcome.elections.to_pylist():
+                    groups.setdefault(row["step"], set()).add((row["topic"], row["partition"]))
+            found = [frozenset(group) for group in groups.values()]
+            break
+    predicted = logged if logged in found or not logged else (found[0] if found else frozenset())
+    yield same("partitions to balance", "cluster",
+                frozenset(map(name_of, logged)), frozenset(map(name_of, predicted)))
+
+
+def _request_header(whole: Whole, line: Statement) -> Iterator[Claim]:
+    """A request that could not be sent: whose it is, and for which registration."""
+    yield from _term_epoch(whole, line)
+    request, broker = line.said["request"], line.said["broker"]
+    term = whole.term
+    if term is not None and request.controller_epoch is not None:
+        yield same("controller epoch", "controller", request.controller_epoch, term.epoch)
+    known = whole.known_epochs.get(broker)
+    if request.broker_epoch is not None:
+        yield Claim("broker epoch", f"broker {broker}", request.broker_epoch, known,
+                   REGISTERED if known is None else "")
+
+
+WHOLE: dict[str, Speech] = {
+    "elected": _elected, "epoch": _elected, "ready": _term_epoch, "becoming": _term_epoch,
+    "partition_failed": _term_epoch, "replica_failed": _term_epoch,
+    "other_elected": _other_elected, "broker_epochs": _broker_epochs,
+    "active_brokers": _brokers("brokers", "registered brokers"),
+    "shutting_brokers": _brokers("brokers", "brokers shutting down"),
+    "all_shutting": _brokers("brokers", "brokers shutting down"),
+    "live_brokers": _brokers("brokers", "live brokers"),
+    "broker_change": _brokers("live", "registered brokers"),
+    "broker_startup": _startup, "broker_failure": _startup,
+    "topics": _topics, "topics_ineligible": _ineligible, "deletion_init": _ineligible,
+    "new_partitions": _created, "ratio": _ratio, "election": _election,
+    "send_failed": _request_header, **COUNTS,
+}
+"""What checks each kind of line that speaks of the whole cluster."""

@@ -1,0 +1,213 @@
+"""Lines that count what a request holds: the controller's, and those of the brokers that get it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kfast.log_replay.checks import MISSING
+from kfast.log_replay.comparison.cluster_claims import Claim, Speech, Whole, same
+from kfast.log_replay.comparison.facts import BEFORE, REMEMBERED, UNNAMED
+from kfast.log_replay.events.events import TIE_MS
+from kfast.log_replay.wording.forms import Statement
+
+# --- requests, as the controller counts them ------------------------------------------------------
+
+
+def _sent_leads(whole: Whole, line: Statement) -> Iterator[Claim]:
+    broker = line.said["broker"]
+    logged = (line.said["n_leaders"], line.said["n_followers"])
+    found = _take(whole, line, "leads", lambda s: s.leads.get(broker), logged, broker)
+    subject = f"broker {broker}"
+    if found is None and _of_earlier_event(whole, line):
+        for kind, n in zip(("partitions to lead", "partitions to follow"), logged, strict=True):
+            yield Claim(kind, subject, n, None, BEFORE)
+        return
+    yield same("partitions to lead", subject, logged[0], found[0] if found else MISSING)
+    yield same("partitions to follow", subject, logged[1], found[1] if found else MISSING)
+
+
+def _sent_metadata(whole: Whole, line: Statement) -> Iterator[Claim]:
+    logged = (frozenset(line.said["brokers"]), line.said["n"])
+    for ran in whole.window(line.entry.time):
+        if ran.event.kind == "hidden_isr" and logged[1] == ran.event.said["n"]:
+            yield Claim("partitions in UpdateMetadata", "cluster", logged[1], None, UNNAMED)
+            return
+    found = _take(
+        whole, line, "told", lambda s: (frozenset(s.told), s.n_told if s.told else 0), logged, None
+    )
+    if found is None and _of_earlier_event(whole, line):
+        yield Claim("brokers told", "cluster", logged[0], None, BEFORE)
+        yield Claim("partitions in UpdateMetadata", "cluster", logged[1], None, BEFORE)
+        return
+    yield same("brokers told", "cluster", logged[0], found[0] if found else MISSING)
+    yield same("partitions in UpdateMetadata", "cluster", logged[1],
+                found[1] if found else MISSING)
+
+
+def _sent_stops(whole: Whole, line: Statement) -> Iterator[Claim]:
+    broker, delete = line.said["broker"], line.said.get("delete")
+
+    def count(sending: Any) -> int | None:
+        stops, deletes = sending.stops.get(broker, 0), sending.deletes.get(broker, 0)
+        n = stops + deletes if delete is None else deletes if delete else stops
+        return n or None
+
+    found = _take(whole, line, f"stops{delete}", count, line.said["n"], broker)
+    if found is None and _of_earlier_event(whole, line):
+        yield Claim("replicas to stop", f"broker {broker}", line.said["n"], None, BEFORE)
+        return
+    yield same("replicas to stop", f"broker {broker}", line.said["n"],
+                MISSING if found is None else found)
+
+
+def _of_earlier_event(whole: Whole, line: Statement) -> bool:
+    """Whether a request is of an event that began before the log, or before it goes on."""
+    latest = next(whole.window(line.entry.time), None)
+    return latest is not None and latest.event.kind == "resume"
+
+
+def _take(
+    whole: Whole, line: Statement, kind: str, said: Callable[[Any], Any], logged: Any,
+    broker: int | None,
+) -> Any:
+    """What a step sent that a line may be about: the first that says the same, else the first."""
+    free: list[tuple[Any, Any]] = []
+    for ran in whole.window(line.entry.time):
+        some = [
+            (said(sending), (kind, broker, ran.event.number, sending.step))
+            for sending in ran.sendings
+        ]
+        free[:0] = [(value, key) for value, key in some
+                    if value is not None and key not in whole.taken]
+    for value, key in free:
+        if value == logged:
+            whole.taken.add(key)
+            return value
+    for value, key in free:
+        whole.taken.add(key)
+        return value
+    return None
+
+
+# --- requests, as brokers count them --------------------------------------------------------------
+
+
+def _handling(whole: Whole, line: Statement) -> Iterator[Claim]:
+    """A broker says how many partitions a request has."""
+    said, broker = line.said, line.actor_id
+    assert broker is not None
+    kind = said["request"]
+    if kind not in ("LeaderAndIsr", "StopReplica"):
+        return
+    found = _received(whole, line, broker, kind, said["n"], said.get("controller_epoch"))
+    if found is None and (kind, broker) not in whole.world.simulation.heard:
+        yield Claim(f"partitions in {kind}", f"broker {broker}", said["n"], None, REMEMBERED)
+        return
+    yield same(f"partitions in {kind}", f"broker {broker}", said["n"],
+                MISSING if found is None else found[0])
+    if line.kind == "handling" and found is not None and kind == "LeaderAndIsr":
+        whole.sessions[broker] = (whole.number, found[1])
+
+
+def _cached(whole: Whole, line: Statement) -> Iterator[Claim]:
+    said, broker = line.said, line.actor_id
+    assert broker is not None
+    found = _received(
+        whole, line, broker, "UpdateMetadata", said["n"] + said["n_deleted"],
+        said["controller_epoch"],
+    )
+    if found is None and ("UpdateMetadata", broker) not in whole.world.simulation.heard:
+        yield Claim("partitions in UpdateMetadata", f"broker {broker}", said["n"], None, REMEMBERED)
+        yield from broker_epoch(whole, line)
+        return
+    term = found[1][0] if found is not None else None
+    yield same("partitions in UpdateMetadata", f"broker {broker}", said["n"] + said["n_deleted"],
+                MISSING if found is None else found[0])
+    yield same("controller epoch", "controller", said["controller_epoch"],
+                MISSING if term is None else term.epoch)
+
+
+def _received(
+    whole: Whole, line: Statement, broker: int, kind: str, n: int, epoch: int | None
+) -> tuple[int, tuple[Any, ...]] | None:
+    """The request that a broker speaks of: number of its partitions, and where it was sent."""
+    time = line.entry.time
+    best: tuple[int, tuple[Any, ...]] | None = None
+    best_score: tuple[int, ...] = ()
+    for ran in whole.world.simulation.ran:
+        if ran.event.time > time + TIE_MS:
+            continue
+        term = ran.event.term
+        if line.said.get("controller") not in (None, term.controller):
+            continue
+        hidden = ran.event.kind == "hidden_isr" and kind == "UpdateMetadata"
+        for sending in ran.sendings:
+            for to, count in _counts(sending, kind):
+                if hidden:
+                    count = ran.event.said["n"]
+                key = (line.kind, kind, broker, ran.event.number, sending.step, to)
+                score = (epoch in (None, term.epoch), count == n, to == broker,
+                         key not in whole.taken, term.start)
+                if score > best_score:
+                    best = (count, (term, ran.event.number, sending.step, key))
+                    best_score = score
+        if hidden and not ran.sendings:
+            key = (line.kind, kind, broker, ran.event.number, -1, broker)
+            count = ran.event.said["n"]
+            score = (epoch in (None, term.epoch), count == n, True, key not in whole.taken,
+                     term.start)
+            if score > best_score:
+                best = (count, (term, ran.event.number, -1, key))
+                best_score = score
+    if best is not None:
+        whole.taken.add(best[1][-1])
+    return best
+
+
+def _counts(sending: Any, kind: str) -> Iterator[tuple[int, int]]:
+    if kind == "LeaderAndIsr":
+        yield from ((b, leads + follows) for b, (leads, follows) in sending.leads.items())
+    elif kind == "StopReplica":
+        for broker in {*sending.stops, *sending.deletes}:
+            yield broker, sending.stops.get(broker, 0) + sending.deletes.get(broker, 0)
+    else:
+        yield from ((broker, sending.n_told) for broker in sending.told)
+
+
+def broker_epoch(whole: Whole, line: Statement) -> Iterator[Claim]:
+    """Lines of brokers that name the controller's epoch."""
+    said = line.said
+    if "controller_epoch" not in said or "controller" not in said:
+        return
+    if said.get("epoch_is_records"):
+        return
+    terms = [
+        t for t in whole.cluster.terms
+        if t.controller == said["controller"] and t.start <= line.entry.time + TIE_MS
+    ]
+    first = whole.cluster.terms[0]
+    if not terms and line.entry.time < first.start:
+        if said["controller"] != first.controller:  # Of a controller from before the log.
+            yield Claim("controller epoch", "controller", said["controller_epoch"], None, BEFORE)
+            return
+        terms = [first]
+    epochs = {t.epoch for t in terms}
+    if not terms:
+        yield same("controller epoch", "controller", said["controller_epoch"], MISSING)
+        return
+    session = whole.sessions.get(line.actor_id) if line.actor_id is not None else None
+    predicted = terms[-1].epoch
+    if session is not None and said.get("session") == session[0]:
+        predicted = session[1][0].epoch
+    elif said["controller_epoch"] in epochs and said["controller_epoch"] == terms[-1].epoch:
+        predicted = said["controller_epoch"]
+    yield same("controller epoch", "controller", said["controller_epoch"], predicted)
+
+
+COUNTS: dict[str, Speech] = {
+    "sent_leader_and_isr": _sent_leads, "sent_update_metadata": _sent_metadata,
+    "sent_stop_replica": _sent_stops, "handling": _handling, "finished": _handling,
+    "cached": _cached,
+}
+"""What checks each kind of line that counts."""

@@ -1,0 +1,77 @@
+"""Facts: what the log said, what was predicted, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from kfast.log_replay.log_files import Logs
+from kfast.schema import FACTS
+
+PREDICTED, ADOPTED, CONTRADICTED = "predicted", "adopted", "contradicted"
+
+BEFORE, HOLE, BETWEEN, ANSWER, WRITTEN = (
+    "written before the log begins", "changed in a hole of the log",
+    "changed between two controllers", "a broker's answer that is not logged",
+    "an ISR that a leader wrote, heard of later",
+)
+REPORTED = "decided by a partition's leader"
+REGISTERED = "given to a broker when it registered"
+REMEMBERED = "remembered by a broker from before the log"
+ABSENT = "sent by a controller whose log is not here"
+UNNAMED = "an ISR change whose partitions no line names"
+"""Reasons for adopting."""
+
+
+class Fact(NamedTuple):
+    """One value that one line says of one subject.
+
+    `number` is the statement's; `reason` says why a value was adopted.
+    """
+
+    number: int
+    kind: str
+    subject: str
+    logged: Any
+    predicted: Any
+    verdict: str
+    reason: str = ""
+
+
+def shown(value: Any) -> str:
+    """A value as reports show it."""
+    if isinstance(value, (tuple, list, set, frozenset)):
+        items = list(value) if isinstance(value, (tuple, list)) else sorted(value, key=str)
+        return "[" + ",".join(shown(item) for item in items) + "]"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if value is None:
+        return ""
+    return str(value)
+
+
+def name_of(partition: tuple[str, int]) -> str:
+    """A partition as Kafka prints it."""
+    return f"{partition[0]}-{partition[1]}"
+
+
+def facts_table(facts: Sequence[Fact], logs: Logs, entries: Sequence[Any]) -> pa.Table:
+    """All facts as a table, in the order of the log."""
+    ordered = sorted(facts, key=lambda fact: fact.number)
+    lines = [entries[fact.number].entry for fact in ordered]
+    return pa.table(
+        [
+            pa.array([line.time for line in lines], pa.timestamp("ms")),
+            pa.array([logs.files[line.file] for line in lines], pa.string()),
+            pa.array([line.line for line in lines], pa.int32()),
+            pa.array([fact.kind for fact in ordered], pa.string()),
+            pa.array([fact.subject for fact in ordered], pa.string()),
+            pa.array([shown(fact.logged) for fact in ordered], pa.string()),
+            pa.array([shown(fact.predicted) for fact in ordered], pa.string()),
+            pa.array([fact.verdict for fact in ordered], pa.string()),
+            pa.array([fact.reason for fact in ordered], pa.string()),
+        ],
+        schema=FACTS.schema,
+    )

@@ -1,0 +1,282 @@
+"""Compare what a line says of a partition with what is predicted for one row of it.
+
+Each kind of line has one function, from the line and the row to checks: a field, what is logged,
+and what is predicted (`MISSING` where nothing is). Nothing is judged here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kfast.log_replay.checks import MISSING, Check, record_checks
+from kfast.log_replay.comparison.cases import Case, Compare, View
+from kfast.log_replay.wording.values import Record
+from kfast.schema import PARTITION_STATE_NAMES, REPLICA_STATE_NAMES
+
+
+def _logged(record: Record) -> dict[str, Any]:
+    return {k: v for k, v in record._asdict().items() if v is not None}
+
+
+# --- transitions ----------------------------------------------------------------------------------
+
+
+def _moved(case: Case) -> list[Check]:
+    view, line, said, row = case.view, case.line, case.said, case.row
+    key = ("moved", said.get("replica"), said["before"], said["after"])
+    found = view.simulation.take(row, key, line.entry.time, view.term)
+    change = f"{said['before']} -> {said['after']}"
+    checks = [Check("transition", change, MISSING if found is None else change)]
+    if "replicas" in said:
+        assigned = view.simulation.state.assignment(row).replicas
+        checks.append(Check("replicas", said["replicas"], assigned))
+    return checks
+
+
+def _led(case: Case) -> list[Check]:
+    view, line, said, row = case.view, case.line, case.said, case.row
+    record = said.get("record") or Record(leader=said["leader"])
+    key = ("led", said["before"], said["after"])
+    found = view.simulation.take(row, key, line.entry.time, view.term, _logged(record))
+    change = f"{said['before']} -> {said['after']}"
+    return [
+        Check("transition", change, MISSING if found is None else change),
+        *record_checks(record, found),
+    ]
+
+
+def _elected(case: Case) -> list[Check]:
+    """The last election that is predicted, whatever the partition's state was before."""
+    view, said, row = case.view, case.said, case.row
+    items = [
+        item for item in view.simulation.items.get(row, ())
+        if item.key[0] == "led" and item.key[-1] == "OnlinePartition"
+    ]
+    last = max(items, key=lambda item: item.order, default=None)
+    return [Check("leader", said["leader"], MISSING if last is None else last.said["leader"])]
+
+
+def _failed(case: Case) -> list[Check]:
+    view, line, said, row = case.view, case.line, case.said, case.row
+    key = ("failed", said.get("replica"), said["before"], said["after"])
+    found = view.simulation.take(row, key, line.entry.time, view.term)
+    change = f"{said['before']} -> {said['after']} fails"
+    return [Check("transition", change, MISSING if found is None else change)]
+
+
+def _shrunk(case: Case) -> list[Check]:
+    view, line, said, row = case.view, case.line, case.said, case.row
+    record = said["record"]
+    key = ("shrunk", said["replica"])
+    found = view.simulation.take(row, key, line.entry.time, view.term, _logged(record))
+    return record_checks(record, found)
+
+
+# --- requests, as the controller tells of them ----------------------------------------------------
+
+
+def _sent_lead(case: Case) -> list[Check]:
+    view, line, said, row = case.view, case.line, case.said, case.row
+    record = said["record"]
+    key = ("lead", said["broker"])
+    found = view.simulation.take(row, key, line.entry.time, view.term, _logged(record))
+    checks = record_checks(record, found)
+    if found is not None:
+        role = "become-leader" if found["leader"] == said["broker"] else "become-follower"
+        checks.append(Check("role", said["role"], role))
+    return checks
+
+
+def _sent_told(case: Case) -> list[Check]:
+    view, line, said, row = case.view, case.line, case.said, case.row
+    record = said["record"]
+    found = view.simulation.take(
+        row, ("told",), line.entry.time, view.term, _logged(record), said.get("broker")
+    )
+    checks = record_checks(record, found)
+    if found is not None and "brokers" in said:
+        brokers = tuple(sorted(said["brokers"]))
+        checks.append(Check("recipients", brokers, tuple(sorted(found["brokers"]))))
+    return checks
+
+
+def _sent_stop(case: Case) -> list[Check]:
+    view, line, said, row = case.view, case.line, case.said, case.row
+    logged = {"leader_epoch": said["leader_epoch"], "delete": said["delete"]}
+    key = ("stop", said["broker"])
+    found = view.simulation.take(row, key, line.entry.time, view.term, logged)
+    epoch, delete = (MISSING, MISSING) if found is None else (
+        found["leader_epoch"], found["delete"]
+    )
+    return [
+        Check("leader_epoch", said["leader_epoch"], epoch,
+              "epoch" if said["leader_epoch"] >= 0 else ""),
+        Check("delete", said["delete"], delete),
+    ]
+
+
+def _send_failed(case: Case) -> list[Check]:
+    """A request that is retried: it may have been made long ago."""
+    view, line, said, row = case.view, case.line, case.said, case.row
+    kind = "told" if said["api"].startswith("UpdateMetadata") else "lead"
+    record: Record = said["record"]
+    broker = said["broker"] if kind == "lead" else None
+    found, score = None, -1
+    for item in view.simulation.requests(row, kind, broker, line.entry.time):
+        same = sum(1 for k, v in _logged(record).items() if item.said.get(k) == v)
+        if same >= score:
+            found, score = item.said, same
+    return record_checks(record, found)
+
+
+# --- states ---------------------------------------------------------------------------------------
+
+
+def _state(case: Case) -> list[Check]:
+    """A record as it is after the event."""
+    view, said, row = case.view, case.said, case.row
+    leadership = view.simulation.state.leadership(row)
+    if leadership is None:
+        return record_checks(said["record"], None)
+    return record_checks(said["record"], {
+        "leader": leadership.leader, "leader_epoch": leadership.leader_epoch,
+        "isr": leadership.isr, "version": leadership.version,
+        "controller_epoch": leadership.controller_epoch,
+    })
+
+
+def _partition_state(case: Case) -> list[Check]:
+    view, said, row = case.view, case.said, case.row
+    state = int(view.simulation.state.partition_state(row))
+    name = PARTITION_STATE_NAMES[state] if state >= 0 else MISSING
+    return [Check("partition_state", said["state"], name)]
+
+
+def _replica_state(case: Case) -> list[Check]:
+    view, said, row = case.view, case.said, case.row
+    states = view.simulation.state.replica_states_of(row)
+    named = {broker: REPLICA_STATE_NAMES[state] for broker, state in states.items()}
+    return [
+        Check(f"state of replica {broker}", logged,
+              named.get(broker) or _state_at_startup(view, row, broker))
+        for broker, logged in said["states"].items()
+    ]
+
+
+def _state_at_startup(view: View, row: int, broker: int) -> Any:
+    """State of a replica that a new controller began with, and removed within its election.
+
+    The line stands between the two: a reassignment that is resumed ends right after it.
+    """
+    simulation = view.simulation
+    event = simulation.ran[-1].event if simulation.ran else None
+    if event is None or event.kind != "failover" or not any(
+        item.event is event and item.key[:2] == ("moved", broker)
+        and item.key[-1] == "NonExistentReplica" for item in simulation.items.get(row, ())
+    ):
+        return MISSING
+    return "OnlineReplica" if broker in simulation.registered else "OfflineReplica"
+
+
+def _not_preferred(case: Case) -> list[Check]:
+    view, said, row = case.view, case.said, case.row
+    state = view.simulation.state
+    checks = []
+    if "replicas" in said:
+        checks.append(Check("replicas", said["replicas"], state.assignment(row).replicas))
+    leader = view.simulation.leaders_before.get(row)
+    if leader is None:
+        leadership = state.leadership(row)
+        leader = leadership.leader if leadership is not None else None
+    led = view.simulation.preferred(row) == leader
+    checks.append(Check("led by its preferred replica", said["preferred"], led))
+    return checks
+
+
+def _balanced(case: Case) -> list[Check]:
+    """Automatic balancing elects only where the preferred replica is in the ISR."""
+    view, said, row = case.view, case.said, case.row
+    leadership = view.simulation.state.leadership(row)
+    if said["trigger"] != "AutoTriggered" or leadership is None:
+        return []
+    in_sync = view.simulation.preferred(row) in leadership.isr
+    return [Check("its preferred replica in sync", True, in_sync)]
+
+
+def _leader(case: Case) -> list[Check]:
+    view, said, row = case.view, case.said, case.row
+    leadership = view.simulation.state.leadership(row)
+    leader = MISSING if leadership is None else leadership.leader
+    return [Check("leader", said["leader"], leader)]
+
+
+def _leader_before(case: Case) -> list[Check]:
+    """A leader that the event itself may have replaced."""
+    view, said, row = case.view, case.said, case.row
+    leadership = view.simulation.state.leadership(row)
+    now = MISSING if leadership is None else leadership.leader
+    before = view.simulation.leaders_at_start.get(row, now)
+    return [Check("leader", said["leader"], now if now == said["leader"] else before)]
+
+
+def _isr_updated(case: Case) -> list[Check]:
+    view, said, row = case.view, case.said, case.row
+    record = said.get("record") or Record(isr=said["isr"], version=said["version"])
+    told = [item for item in view.simulation.items.get(row, ()) if item.key[0] == "told"]
+    last = max((item.order[0] for item in told), default=None)
+    event = view.simulation.ran[-1].event if view.simulation.ran else None
+    if event is not None and event.kind == "isr" and last == event.number:
+        # The request is announced first; a reassignment that it completes comes after.
+        return record_checks(record, min(
+            (item for item in told if item.order[0] == last), key=lambda item: item.order
+        ).said)
+    leadership = view.simulation.state.leadership(row)
+    if leadership is None:
+        return record_checks(record, None)
+    return record_checks(record, {
+        "leader": leadership.leader, "leader_epoch": leadership.leader_epoch,
+        "isr": leadership.isr, "version": leadership.version,
+    })
+
+
+def _epoch_updated(case: Case) -> list[Check]:
+    """The epoch that an assignment change gave: it stands in the requests it sent."""
+    view, said, row = case.view, case.said, case.row
+    record = Record(leader_epoch=said["leader_epoch"], version=said.get("version"))
+    for item in view.simulation.items.get(row, ()):
+        if item.key[0] == "lead" and item.said["leader_epoch"] == said["leader_epoch"]:
+            return record_checks(record, item.said)
+    leadership = view.simulation.state.leadership(row)
+    if leadership is None:
+        return record_checks(record, None)
+    return record_checks(record, {
+        "leader_epoch": leadership.leader_epoch, "version": leadership.version,
+    })
+
+
+def _sent_reassignment(case: Case) -> list[Check]:
+    view, said, row = case.view, case.said, case.row
+    record: Record = said["record"]
+    found = None
+    for item in view.simulation.items.get(row, ()):
+        if item.key[0] == "lead" and item.said["leader_epoch"] == record.leader_epoch:
+            found = item.said
+    if found is None:
+        return _state(case)
+    leader = Check("leader", said["leader"], found["leader"])
+    return [*record_checks(record, found), leader]
+
+
+COMPARE: dict[str, Compare] = {
+    "partition_new": _moved, "partition_moved": _moved, "replica_moved": _moved,
+    "partition_led": _led, "elected_leader": _elected, "partition_failed": _failed,
+    "replica_failed": _failed, "shrunk": _shrunk,
+    "sent_leader_and_isr_partition": _sent_lead, "sent_update_metadata_partition": _sent_told,
+    "sent_stop_replica_partition": _sent_stop, "send_failed": _send_failed,
+    "all_leaders": _state, "partition_states": _partition_state, "replica_states": _replica_state,
+    "election": _balanced, "not_preferred": _not_preferred, "not_preferred_any": _not_preferred,
+    "preferred_done": _leader, "preferred_failed": _leader, "reassign_leader": _leader_before,
+    "isr_updated": _isr_updated, "isr_record": _isr_updated, "epoch_updated": _epoch_updated,
+    "sent_reassignment": _sent_reassignment,
+}
+"""What compares each kind of line that a controller writes about partitions."""

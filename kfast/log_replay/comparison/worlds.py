@@ -1,0 +1,120 @@
+"""A simulation with what brokers remember, and what lines were compared with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kfast.log_replay.brokers import BrokerSide, Heard
+from kfast.log_replay.checks import Check
+from kfast.log_replay.comparison.cases import View
+from kfast.log_replay.engine.handlers import run
+from kfast.log_replay.engine.rows import Possibility
+from kfast.log_replay.engine.simulation import Ran, Simulation
+from kfast.log_replay.events.events import LogEvent, is_hole
+from kfast.log_replay.wording.values import Partition
+
+
+@dataclass
+class Trace:
+    """Checks of one possibility, line by line, with the number of the start they count from."""
+
+    checks: list[tuple[int, int, Check]] = field(default_factory=list)
+
+
+class Life(NamedTuple):
+    """A possibility with its checks; `row` is None where the partition has been deleted since."""
+
+    possibility: Possibility
+    trace: Trace
+    row: int | None
+
+
+@dataclass
+class World:
+    """A simulation with what brokers remember and the traces of its rows.
+
+    `gone` has the possibilities of partitions that were deleted in the stretch at hand.
+    """
+
+    simulation: Simulation
+    brokers: BrokerSide
+    traces: dict[int, Trace] = field(default_factory=dict)
+    gone: dict[Partition, list[Life]] = field(default_factory=dict)
+
+    def lives(self, partitions: Iterable[Partition]) -> Iterator[Life]:
+        """All possibilities of some partitions: those there are, and those that were deleted."""
+        for partition in partitions:
+            yield from self.gone.get(partition, ())
+            for row in self.simulation.rows.get(partition, ()):
+                yield Life(self.simulation.possibility[row],
+                           self.traces.setdefault(row, Trace()), row)
+
+    def bury(self, rows: dict[Partition, list[int]], before: list[Possibility]) -> None:
+        """Keep what became of rows that were there before an event that deleted them."""
+        now = self.simulation.rows
+        for partition, some in rows.items():
+            for row in some:
+                if row not in now.get(partition, ()):
+                    self.gone.setdefault(partition, []).append(
+                        Life(before[row], self.traces.pop(row, Trace()), None)
+                    )
+
+    def reset(self, before: list[Possibility]) -> None:
+        """Begin anew for rows that an event gave to other partitions."""
+        for row, possibility in enumerate(self.simulation.possibility):
+            if row >= len(before) or before[row] is not possibility:
+                self.traces[row] = Trace()
+                self.brokers.forget(row)
+
+    def view(self, term: int) -> View:
+        """What comparisons look at."""
+        return View(self.simulation, self.brokers, term)
+
+
+def copy_of(world: World) -> World:
+    """Make an independent copy of a world."""
+    return World(
+        world.simulation.copy(), world.brokers.copy(),
+        {row: Trace(list(trace.checks)) for row, trace in world.traces.items()},
+        {p: list(some) for p, some in world.gone.items()},
+    )
+
+
+def run_event(world: World, event: LogEvent) -> Ran:
+    """Run one event, and let brokers know what it means for them."""
+    simulation = world.simulation
+    simulation.begin(event)
+    before, registered = list(simulation.possibility), simulation.registered
+    rows = simulation.rows
+    ran = run(simulation, event)
+    world.bury(rows, before)
+    world.reset(before)
+    if event.kind == "resume":
+        _remember_all(world)
+    if event.kind == "failover":
+        for broker in simulation.registered:
+            if is_hole(event) or broker not in registered:
+                world.brokers.register(broker, event.time)
+    if event.kind == "brokers":
+        for broker in (*event.said["added"], *event.said["bounced"]):
+            world.brokers.register(broker, event.time)
+    return ran
+
+
+def _remember_all(world: World) -> None:
+    """Where the log goes on, live brokers have heard of every record as it is then."""
+    simulation = world.simulation
+    live = simulation.registered
+    for row in range(len(simulation.possibility)):
+        leadership = simulation.state.leadership(row)
+        if leadership is None or leadership.leader not in live:
+            continue
+        for broker in simulation.state.assignment(row).replicas:
+            if broker in live:
+                world.brokers.memory[broker, row] = Heard(
+                    leadership.leader_epoch, leadership.leader
+                )
+    for broker in live:
+        world.brokers.fresh[broker] = False

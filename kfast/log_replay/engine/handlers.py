@@ -1,0 +1,380 @@
+"""Run the events of a script through the controller of a simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kfast.journal import Outcome
+from kfast.log_replay.engine.last_isr_members import (
+    keep_survivors,
+    records_before,
+    say_in_order,
+    say_survivors,
+)
+from kfast.log_replay.engine.simulation import Ran, Simulation
+from kfast.log_replay.engine.stored_records import lent, write_isr
+from kfast.log_replay.engine.topic_deletion import delete, deleted, topic_names
+from kfast.log_replay.events.events import LogEvent
+from kfast.log_replay.wording.values import Partition
+from kfast.schema import FLAG_BEING_REASSIGNED
+
+MOST_WRITES = 8
+"""More ISR writes than this at one time are not believed."""
+
+
+def run(simulation: Simulation, event: LogEvent) -> Ran:
+    """Run one event; what it did is kept in the simulation."""
+    outcome: Outcome | None = None
+    survivors: dict[int, int] = {}
+    if simulation.has_room_for(event):
+        before = BEFORE.get(event.kind)
+        simulation.written = before(simulation, event) if before is not None else []
+        records = records_before(simulation, event)
+        with lent(simulation, event):
+            outcome = RUN[event.kind](simulation, event)
+        survivors = keep_survivors(simulation, event, records)
+    ran = simulation.note(event, outcome)
+    say_survivors(simulation, event, survivors)
+    say_in_order(simulation, event)
+    return ran
+
+
+def _failover(simulation: Simulation, event: LogEvent) -> Outcome:
+    state, term = simulation.state, event.term
+    brokers = event.said["registered"]
+    if brokers is not None:
+        simulation.set_brokers(brokers)
+    state.controller_id = term.controller
+    epoch = term.epoch if term.epoch is not None else state.controller_epoch + 1
+    state.controller_epoch = state.epoch_store_version = epoch - 1
+    simulation.read_records()
+    return simulation.controller.on_controller_failover()
+
+
+def _resume(simulation: Simulation, event: LogEvent) -> None:
+    """The log goes on in the middle of a term."""
+    state, term = simulation.state, event.term
+    brokers = event.said["registered"]
+    if brokers is None:
+        named = {int(b) for b in state.broker_id.tolist()}
+        brokers = dict.fromkeys(sorted(named), 0)
+    simulation.set_brokers(brokers)
+    state.controller_id = term.controller
+    if term.epoch is not None:
+        state.controller_epoch = state.epoch_store_version = term.epoch
+
+
+def _brokers(simulation: Simulation, event: LogEvent) -> Outcome:
+    said, registered = event.said, simulation.registered
+    epochs = said.get("epochs", {})
+
+    def with_epochs(brokers: set[int]) -> dict[int, int]:
+        return {b: epochs.get(b) or (simulation.broker_epoch(b) or 0) + 1 for b in sorted(brokers)}
+
+    added = set(said["added"])
+    return simulation.controller.on_broker_change(
+        with_epochs(added - registered),
+        with_epochs((set(said["bounced"]) | added) & registered),
+        sorted(set(said["deleted"]) & registered),
+    )
+
+
+def _shutdown(simulation: Simulation, event: LogEvent) -> Outcome | None:
+    if event.said["broker"] not in simulation.registered:
+        return None
+    return simulation.controller.controlled_shutdown(event.said["broker"])
+
+
+def _topics(simulation: Simulation, event: LogEvent) -> Outcome:
+    state = simulation.state
+    created = _by_topic(event.said["created"])
+    names = [name for name in state.topic.to_pylist() if _exists(simulation, name)]
+    gone = [name for name in event.said["deleted"] if name in names]
+    new = {topic: parts for topic, parts in created.items() if topic not in names}
+    outcome = simulation.controller.on_topic_change(created=new, gone=gone)
+    for topic in set(created) - set(new):
+        outcome = simulation.controller.on_partition_modifications(topic, created[topic])
+    return outcome
+
+
+def _partitions(simulation: Simulation, event: LogEvent) -> Outcome | None:
+    outcome = None
+    for topic, parts in _by_topic(event.said["created"]).items():
+        if _exists(simulation, topic):
+            outcome = simulation.controller.on_partition_modifications(topic, parts)
+        else:
+            outcome = simulation.controller.on_topic_change(created={topic: parts})
+    return outcome
+
+
+def _by_topic(assignments: Mapping[Partition, Any]) -> dict[str, dict[int, list[int]]]:
+    found: dict[str, dict[int, list[int]]] = {}
+    for (topic, number), assigned in assignments.items():
+        found.setdefault(topic, {})[number] = list(assigned.replicas)
+    return found
+
+
+def _exists(simulation: Simulation, topic: str) -> bool:
+    state = simulation.state
+    row = state.lookup.topic_or_none(topic)
+    return row is not None and bool(state.topic_exists[row])
+
+
+def _isr(simulation: Simulation, event: LogEvent) -> Outcome | None:
+    """Leaders changed ISRs: by request, or by themselves with a notification."""
+    if _is_notified(event):
+        return _notified(simulation, event)
+    return _altered(simulation, _wanted(simulation, event))
+
+
+def _is_notified(event: LogEvent) -> bool:
+    return bool(event.said.get("notified") or event.inferred)
+
+
+def _wanted(simulation: Simulation, event: LogEvent) -> dict[int, tuple[Any, int | None]]:
+    """ISR and version that each row is to have; None where no line says it."""
+    updates = event.said.get("updates", {})
+    return {
+        row: updates.get(partition, (None, None))
+        for partition in event.said["partitions"] for row in simulation.rows_of(partition)
+        if simulation.state.leadership(row) is not None
+    }
+
+
+def _altered(simulation: Simulation, wanted: dict[int, Any]) -> Outcome | None:
+    """AlterPartition: a request by each leader."""
+    state = simulation.state
+    outcome = None
+    groups: dict[int, list[int]] = {}
+    for row, (isr, _) in wanted.items():
+        leadership = state.leadership(row)
+        if isr is not None and leadership is not None and leadership.leader >= 0:
+            groups.setdefault(leadership.leader, []).append(row)
+    for leader, rows in sorted(groups.items()):
+        records = state.records[rows]
+        epoch = simulation.broker_epoch(leader)
+        outcome = simulation.controller.alter_partition(
+            leader, -1 if epoch is None else epoch, rows, records["leader_epoch"].copy(),
+            [wanted[row][0] for row in rows], records["version"].copy(),
+        )
+    return outcome
+
+
+def _notified(simulation: Simulation, _event: LogEvent) -> Outcome | None:
+    """Records changed in the store; the controller reads them again."""
+    if not simulation.written:
+        return None
+    rows = np.array(sorted(simulation.written), np.int32)
+    return simulation.controller.on_isr_change_notification(rows)
+
+
+def _rebalance(simulation: Simulation, event: LogEvent) -> Outcome | None:
+    state = simulation.state
+    records = state.records
+    simulation.leaders_before = {
+        row: int(state.broker_id[leader]) if leader >= 0 else -1
+        for row, leader in enumerate(records["leader"].tolist())
+    }
+    if not simulation.alone:
+        return None
+    outcome = simulation.controller.rebalance_leaders(event.said.get("percentage", 10))
+    if outcome.imbalance is not None:
+        simulation.imbalance = {
+            row["broker_id"]: (row["preferred"], row["led_by_others"], row["ratio"])
+            for row in outcome.imbalance.to_pylist()
+        }
+    return outcome
+
+
+def _election(simulation: Simulation, event: LogEvent) -> Outcome | None:
+    said = event.said
+    if said["trigger"] == "AutoTriggered" and simulation.alone:
+        return None
+    rows = [row for partition in said["partitions"] for row in simulation.rows_of(partition)
+            if simulation.state.leadership(row) is not None]
+    if not rows:
+        return None
+    kind = "unclean" if said["type"] == "UNCLEAN" else "preferred"
+    trigger = "AdminClient" if said["trigger"].startswith("AdminClient") else "ZkTriggered"
+    return simulation.controller.elect_leaders(np.array(sorted(rows), np.int32), kind, trigger)
+
+
+def _reassign(simulation: Simulation, event: LogEvent) -> Outcome | None:
+    simulation.targets.update(event.said["targets"])
+    targets = {
+        (simulation.possibility[row].topic, partition[1]): list(target)
+        for partition, target in event.said["targets"].items()
+        for row in simulation.rows_of(partition)
+        if simulation.waiting.get(row) != tuple(target)  # A failover has gone on with it.
+    }
+    return simulation.controller.reassign_partitions(targets) if targets else None
+
+
+def _caught_up(simulation: Simulation, event: LogEvent) -> Outcome | None:
+    """All targets of a reassignment are in the ISR, which its leader wrote: it goes on."""
+    rows = _moving(simulation, event)
+    if not rows:
+        return None
+    return simulation.controller.on_partition_reassignment(np.array(rows, np.int32))
+
+
+def _moving(simulation: Simulation, event: LogEvent) -> list[int]:
+    flags = simulation.state.records["flags"]
+    return sorted(
+        row for row in simulation.rows_of(event.said["partition"])
+        if simulation.state.leadership(row) is not None
+        and int(flags[row]) & FLAG_BEING_REASSIGNED
+    )
+
+
+def _dir_failure(simulation: Simulation, event: LogEvent) -> Outcome:
+    known = simulation.registered
+    return simulation.controller.on_broker_log_dir_failure(
+        [b for b in event.said["brokers"] if b in known]
+    )
+
+
+def _dir_answer(simulation: Simulation, event: LogEvent) -> Outcome | None:
+    rows = [row for p in event.said["partitions"] for row in simulation.rows_of(p)]
+    broker = event.said["broker"]
+    if not rows or broker not in simulation.registered:
+        return None
+    return simulation.controller.on_leader_and_isr_response(
+        broker, offline=np.array(sorted(rows), np.int32)
+    )
+
+
+def _unclean(simulation: Simulation, event: LogEvent) -> Outcome:
+    topics = event.said["topics"]
+    names = None if topics is None else topic_names(simulation, tuple(topics))
+    return simulation.controller.enable_unclean_leader_election(names)
+
+
+def _modified(simulation: Simulation, _event: LogEvent) -> Outcome:
+    return simulation.controller.on_broker_modification(sorted(simulation.registered))
+
+
+# --- what leaders wrote before an event -----------------------------------------------------------
+
+
+def _leaders_wrote(simulation: Simulation, event: LogEvent) -> list[int]:
+    """ISRs that leaders wrote before they notified the controller; the rows concerned."""
+    if not _is_notified(event):
+        return []
+    wanted = _wanted(simulation, event)
+    for row, (isr, version) in wanted.items():
+        record = simulation.stored_record(row)
+        assert record is not None
+        members = record.isr if isr is None else isr
+        least = record.version + (set(members) != set(record.isr))
+        unknown = simulation.possibility[row].unknown()[1]
+        now = least if unknown or version is None else max(version, record.version)
+        if now != record.version:
+            write_isr(simulation, row, members, now)
+    return list(wanted)
+
+
+def _targets_caught_up(simulation: Simulation, event: LogEvent) -> list[int]:
+    """The leader wrote an ISR with all targets of a reassignment."""
+    for row in _moving(simulation, event):
+        record, assigned = simulation.stored_record(row), simulation.state.assignment(row)
+        assert record is not None
+        target = event.said["replicas"] or simulation.targets.get(
+            event.said["partition"], assigned.target
+        )
+        missing = [b for b in target if b not in record.isr]
+        if missing:
+            _write_isr(simulation, row, (*record.isr, *missing), event)
+    return []
+
+
+def _write_isr(
+    simulation: Simulation, row: int, isr: Sequence[int], event: LogEvent
+) -> None:
+    """A leader writes its ISR into the store.
+
+    How many writes it took, the next line tells that says epoch and version: all other writes
+    raise both.
+    """
+    record = simulation.stored_record(row)
+    assert record is not None
+    possibility = simulation.possibility[row]
+    same = set(isr) == set(record.isr)
+    noted = event.said.setdefault("writes", {})
+    writes = noted.get(possibility.partition, 1)
+    ahead = event.said.get("ahead", {}).get(possibility.partition)
+    if any(possibility.unknown()[:2]):  # What counts from it is found with as many writes.
+        noted.setdefault(possibility.partition, writes)
+        event.said.setdefault("ahead", {}).pop(possibility.partition, None)
+        ahead = None
+    if ahead is not None:
+        epoch, version = ahead
+        told = (version - record.version) - (epoch - record.leader_epoch)
+        writes = told if 1 <= told <= MOST_WRITES else int(told < 1 and not same)
+    elif same:
+        writes = 0
+    if not writes:  # It was written before, as far as the lines tell.
+        return
+    write_isr(simulation, row, isr, record.version + writes)
+
+
+def _hidden_isr(simulation: Simulation, event: LogEvent) -> list[int]:
+    """Leaders changed the ISRs of so many partitions; which ones, no line says.
+
+    Where exactly so many partitions have a live replica out of sync, it is they: their leaders
+    report that all live replicas have caught up.
+    """
+    live = simulation.registered - simulation.shutting_down
+    state = simulation.state
+    behind: dict[Partition, list[int]] = {}
+    for partition in list(simulation.rows):
+        for row in simulation.rows_of(partition):
+            record = simulation.stored_record(row)
+            up = set(state.assignment(row).replicas) & live
+            if record is not None and record.leader in up and up != set(record.isr):
+                behind.setdefault(partition, []).append(row)
+    simulation.hidden += event.said["n"]
+    if simulation.hidden < len(behind):
+        return []
+    simulation.hidden = 0
+    rows = [row for some in behind.values() for row in some]
+    for row in rows:
+        record = simulation.stored_record(row)
+        assert record is not None
+        isr = [b for b in state.assignment(row).replicas if b in live]
+        write_isr(simulation, row, isr, record.version + 1)
+    return rows
+
+
+def _isr_written(simulation: Simulation, event: LogEvent) -> list[int]:
+    """Leaders wrote ISRs into the store, and the controller has not heard of it yet."""
+    live = simulation.registered - simulation.shutting_down
+    for partition, isr in event.said["updates"].items():
+        for row in simulation.rows_of(partition):
+            if simulation.stored_record(row) is None:
+                continue
+            caught_up = [b for b in simulation.state.assignment(row).replicas if b in live]
+            wanted = set(isr or caught_up)
+            ordered = [b for b in simulation.state.assignment(row).replicas if b in wanted]
+            _write_isr(simulation, row, ordered, event)
+    return []
+
+
+BEFORE: dict[str, Callable[[Simulation, LogEvent], list[int]]] = {
+    "isr": _leaders_wrote, "caught_up": _targets_caught_up, "hidden_isr": _hidden_isr,
+    "isr_written": _isr_written,
+}
+"""What leaders write before each kind of event; gives the rows that the event is about."""
+
+RUN: dict[str, Callable[[Simulation, LogEvent], Outcome | None]] = {
+    "failover": _failover, "resume": _resume, "brokers": _brokers, "shutdown": _shutdown,
+    "topics": _topics, "partitions": _partitions, "isr": _isr, "rebalance": _rebalance,
+    "election": _election, "reassign": _reassign, "caught_up": _caught_up, "delete": delete,
+    "deleted": deleted,
+    "dir_failure": _dir_failure, "dir_answer": _dir_answer, "unclean": _unclean,
+    "modified": _modified, "hidden_isr": _notified, "isr_written": lambda _simulation, _event: None,
+}
+"""What runs each kind of event."""

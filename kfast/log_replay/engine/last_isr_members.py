@@ -1,0 +1,85 @@
+"""Who stays in an ISR whose members all go at once, where later lines tell.
+
+Source: docs/controller.md, sections 2.3 and 2.5.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from kfast.log_replay.engine.simulation import Simulation
+from kfast.log_replay.engine.stored_records import restore
+from kfast.log_replay.events.events import DELETES, LogEvent
+from kfast.state import Leadership
+
+Before = dict[int, Leadership]
+"""Records of rows before an event that may take all of their ISRs out."""
+
+
+def records_before(simulation: Simulation, event: LogEvent) -> Before:
+    """Records of the rows of which an event leaves one member alone."""
+    found: Before = {}
+    for partition in event.said.get("survivors", ()):
+        for row in simulation.rows_of(partition):
+            record = simulation.stored_record(row)
+            if record is not None and len(record.isr) > 1:
+                found[row] = record
+    return found
+
+
+def keep_survivors(simulation: Simulation, event: LogEvent, before: Before) -> dict[int, int]:
+    """Let those stay whom the log names, where an event took all of an ISR; who, row by row."""
+    changed: dict[int, int] = {}
+    for row, record in before.items():
+        survivor = event.said["survivors"][simulation.possibility[row].partition]
+        after = simulation.stored_record(row)
+        if after is None or after.leader != -1 or len(after.isr) != 1:
+            continue
+        alive = set() if event.kind in DELETES else simulation.registered
+        if survivor not in record.isr or survivor in (alive | set(after.isr)):
+            continue
+        changed[row] = survivor
+        restore(simulation, row, dataclasses.replace(after, isr=(survivor,)))
+    return changed
+
+
+def say_survivors(simulation: Simulation, event: LogEvent, changed: dict[int, int]) -> None:
+    """What an event says of these rows names those who stay."""
+    for row, survivor in changed.items():
+        for item in simulation.items.get(row, ()):
+            said = item.said
+            if item.event is event and said.get("leader") == -1 and len(said.get("isr", ())) == 1:
+                said["isr"] = (survivor,)
+
+
+def say_in_order(simulation: Simulation, event: LogEvent) -> None:
+    """Say in the order of the lines what the end of a reassignment takes out."""
+    for partition, order in event.said.get("order", {}).items():
+        for row in simulation.rows_of(partition):
+            items = [item for item in simulation.items.get(row, ()) if item.event is event]
+            shrunk = {item.key[1]: item for item in items
+                      if item.key[0] == "shrunk" and item.key[1] in order}
+            if len(order) < 2 or sorted(shrunk) != sorted(order):
+                continue
+            ranked = sorted(order, key=lambda broker: shrunk[broker].said["leader_epoch"])
+            epochs = {shrunk[broker].said["leader_epoch"] for broker in order}
+            if len({shrunk[broker].said["leader"] for broker in order}) > 1 or (
+                len(epochs) < len(order)
+            ):
+                continue  # The leader went too, or not all were in the ISR.
+            stops = {item.key[1]: item for item in items
+                     if item.key[0] == "stop" and not item.said["delete"]}
+            last = tuple(shrunk[ranked[-1]].said["isr"])
+            said = {
+                broker: {**shrunk[earlier].said, "isr": (*last, *order[place + 1 :])}
+                for place, (broker, earlier) in enumerate(zip(order, ranked, strict=True))
+            }
+            told = {
+                broker: dict(stops[earlier].said)
+                for broker, earlier in zip(order, ranked, strict=True)
+                if broker in stops and earlier in stops
+            }
+            for broker in order:
+                shrunk[broker].said = said[broker]
+                if broker in told:
+                    stops[broker].said = told[broker]

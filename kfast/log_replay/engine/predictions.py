@@ -1,0 +1,283 @@
+"""From an outcome's tables to items and sendings: what the log may say of an event.
+
+Source: docs/controller.md, section 2.3, for the record of a replica that leaves the ISR.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kfast.journal import Outcome
+from kfast.log_replay.events.events import LogEvent
+from kfast.state import Leadership
+
+Key = tuple[Any, ...]
+Made = tuple[int, Key, int, dict[str, Any]]
+_RECORD = ("leader", "leader_epoch", "isr", "version", "controller_epoch", "replicas", "adding",
+           "removing", "is_new")
+_METADATA = ("leader", "leader_epoch", "isr", "version", "controller_epoch", "replicas")
+
+
+@dataclass
+class Item:
+    """One prediction about one row.
+
+    Attributes
+    ----------
+    event : LogEvent
+    step : int
+    time : int
+        When the event began.
+    key : tuple
+        What kind of line says it, of what.
+    said : dict
+        Values.
+    takers : set
+        Who it was said of: brokers where each has a line of its own, else None.
+    """
+
+    event: LogEvent
+    step: int
+    time: int
+    key: Key
+    said: dict[str, Any]
+    takers: set[int | None] = field(default_factory=set)
+
+    @property
+    def order(self) -> tuple[float, int]:
+        """Place among all items of the cluster."""
+        return self.event.number, self.step
+
+
+@dataclass
+class Sending:
+    """What one step sent: one batch."""
+
+    step: int
+    leads: dict[int, tuple[int, int]] = field(default_factory=dict)
+    told: tuple[int, ...] = ()
+    n_told: int = 0
+    stops: dict[int, int] = field(default_factory=dict)
+    deletes: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def asked(self) -> set[tuple[str, int]]:
+        """Kinds of requests, each with a broker that it went to."""
+        kinds = {"LeaderAndIsr": self.leads, "UpdateMetadata": self.told,
+                 "StopReplica": (*self.stops, *self.deletes)}
+        return {(kind, broker) for kind, brokers in kinds.items() for broker in brokers}
+
+
+def items_of(
+    outcome: Outcome, places: dict[tuple[str, int], int], known: Mapping[int, Leadership],
+    epoch: int, leaders: Mapping[int, int], *, tells_all: bool,
+) -> Iterator[Made]:
+    """Items of one event: row, key, step and values.
+
+    Parameters
+    ----------
+    outcome : Outcome
+    places : dict
+        Rows by topic, as the state calls it, and partition.
+    known : mapping of row to Leadership
+        Records as they were before the event, of partitions that are being deleted or that lose
+        several replicas at once.
+    epoch : int
+        Of the controller.
+    leaders : mapping of row to int
+        Leader of each row after the event.
+    tells_all : bool
+        Whether requests are logged that go nowhere, as their broker is gone (before 2.2).
+    """
+    moved = outcome.transitions.to_pylist()
+    yield from _transitions(moved, places)
+    yield from _elections(outcome, moved, places)
+    yield from _not_needed(outcome, moved, places, leaders)
+    yield from _refusals(outcome, places)
+    yield from _shrinks(outcome, moved, places, known, epoch)
+    yield from _requests(outcome, places)
+    if tells_all:
+        yield from _unsent(outcome, places)
+    yield from _metadata(outcome, places)
+
+
+def _place(row: dict[str, Any], places: dict[tuple[str, int], int]) -> int:
+    return places.get((row["topic"], row["partition"]), -1)
+
+
+def _transitions(
+    moved: list[dict[str, Any]], places: dict[tuple[str, int], int]
+) -> Iterator[Made]:
+    for row in moved:
+        at = _place(row, places)
+        key: Key = ("moved", row["broker_id"], row["from_state"], row["to_state"])
+        yield at, key, row["step"], {}
+
+
+def _elections(
+    outcome: Outcome, moved: list[dict[str, Any]], places: dict[tuple[str, int], int]
+) -> Iterator[Made]:
+    """Records of partitions that came Online, with the state they came from."""
+    before = {
+        (row["step"], row["topic"], row["partition"]): row["from_state"]
+        for row in moved if row["broker_id"] is None
+    }
+    for row in outcome.elections.to_pylist():
+        if row["code"] not in ("ELECTED", "INITIALIZED"):
+            continue
+        state = before.get((row["step"], row["topic"], row["partition"]))
+        said = {name: row[name] for name in ("leader", "leader_epoch", "version")}
+        said["isr"] = tuple(row["isr"])
+        said["leader_before"] = row["leader_before"]
+        yield _place(row, places), ("led", state, "OnlinePartition"), row["step"], said
+
+
+def _not_needed(
+    outcome: Outcome, moved: list[dict[str, Any]], places: dict[tuple[str, int], int],
+    leaders: Mapping[int, int],
+) -> Iterator[Made]:
+    """Partitions put Online without an election: their preferred replica leads (before 1.1)."""
+    tried = {
+        (row["step"], row["topic"], row["partition"]) for row in outcome.elections.to_pylist()
+    }
+    for row in moved:
+        if row["broker_id"] is None and row["to_state"] == "OnlinePartition" and (
+            (row["step"], row["topic"], row["partition"]) not in tried
+        ):
+            at = _place(row, places)
+            key: Key = ("led", row["from_state"], row["to_state"])
+            yield at, key, row["step"], {"leader": leaders.get(at)}
+
+
+def _refusals(outcome: Outcome, places: dict[tuple[str, int], int]) -> Iterator[Made]:
+    for row in outcome.refusals.to_pylist():
+        key: Key = ("failed", row["broker_id"], row["from_state"], row["to_state"])
+        yield _place(row, places), key, row["step"], {"code": row["code"]}
+
+
+def _shrinks(
+    outcome: Outcome, moved: list[dict[str, Any]], places: dict[tuple[str, int], int],
+    known: Mapping[int, Leadership], epoch: int,
+) -> Iterator[Made]:
+    """Records after a replica became Offline: the additions of the same step, in order.
+
+    Of a partition that is being deleted nobody is told, so no addition says them.
+    """
+    added: dict[tuple[int, str, int], list[dict[str, Any]]] = {}
+    for row in outcome.additions.to_pylist():
+        if row["kind"] == "LeaderAndIsr":
+            added.setdefault((row["step"], row["topic"], row["partition"]), []).append(row)
+    turn: dict[tuple[int, str, int], int] = {}
+    gone = [row for row in moved
+            if row["broker_id"] is not None and row["to_state"] == "OfflineReplica"]
+    leaving: dict[tuple[int, str, int], set[int]] = {}
+    for row in gone:
+        leaving.setdefault((row["step"], row["topic"], row["partition"]), set()).add(
+            row["broker_id"]
+        )
+    for row in gone:
+        name = (row["step"], row["topic"], row["partition"])
+        number = turn.get(name, 0)
+        turn[name] = number + 1
+        records = added.get(name, [])
+        at = _place(row, places)
+        key: Key = ("shrunk", row["broker_id"])
+        if number < len(records):
+            said = {key: records[number][key] for key in ("leader", "leader_epoch", "version",
+                                                          "controller_epoch")}
+            said["isr"] = tuple(records[number]["isr"])
+            yield at, key, row["step"], said
+        others = leaving[name] - {row["broker_id"]}
+        if at in known and (others or not records):
+            for said in _in_any_order(known[at], row["broker_id"], sorted(others)):
+                yield at, key, row["step"], {**said, "controller_epoch": epoch}
+
+
+def _in_any_order(
+    record: Leadership, broker: int, others: list[int]
+) -> Iterator[dict[str, Any]]:
+    """Records that a replica may leave when several go at once: Kafka takes them in hash order."""
+    for n in range(len(others) + 1):
+        for first in itertools.combinations(others, n):
+            after = record
+            for gone in (*first, broker):
+                if gone in after.isr:
+                    after = _without(after, gone)
+            yield {name: getattr(after, name)
+                   for name in ("leader", "leader_epoch", "isr", "version")}
+
+
+def _without(record: Leadership, broker: int) -> Leadership:
+    """A record without a replica; the last one stays in the ISR."""
+    isr = tuple(b for b in record.isr if b != broker) or record.isr
+    return dataclasses.replace(
+        record, leader=-1 if record.leader == broker else record.leader, isr=isr,
+        leader_epoch=record.leader_epoch + 1, version=record.version + 1,
+    )
+
+
+def _requests(outcome: Outcome, places: dict[tuple[str, int], int]) -> Iterator[Made]:
+    up = {batch["step"]: frozenset(batch["registered"]) for batch in outcome.batches}
+    for row in outcome.requests.to_pylist():
+        at, broker = _place(row, places), row["broker_id"]
+        if row["kind"] == "LeaderAndIsr":
+            said = {name: _value(row[name]) for name in _RECORD}
+            said["up"] = up.get(row["step"], frozenset())
+            yield at, ("lead", broker), row["step"], said
+        else:
+            said = {"leader_epoch": row["leader_epoch"], "delete": row["delete"]}
+            yield at, ("stop", broker), row["step"], said
+
+
+def _unsent(outcome: Outcome, places: dict[tuple[str, int], int]) -> Iterator[Made]:
+    """LeaderAndIsr requests to brokers that are not registered."""
+    up = {batch["step"]: frozenset(batch["registered"]) for batch in outcome.batches}
+    found: dict[tuple[int, int, int], dict[str, Any]] = {}
+    for row in outcome.additions.to_pylist():
+        if row["kind"] != "LeaderAndIsr":
+            continue
+        for broker in set(row["to"]) - up.get(row["step"], frozenset()):
+            key = row["step"], _place(row, places), broker
+            said = {name: _value(row[name]) for name in _RECORD}
+            said["is_new"] = said["is_new"] or found.get(key, said)["is_new"]
+            found[key] = {**said, "up": up.get(row["step"], frozenset()), "unsent": True}
+    for (step, at, broker), said in found.items():
+        yield at, ("lead", broker), step, said
+
+
+def _metadata(outcome: Outcome, places: dict[tuple[str, int], int]) -> Iterator[Made]:
+    told: dict[int, list[int]] = {}
+    for row in outcome.update_metadata_brokers.to_pylist():
+        told.setdefault(row["step"], []).append(row["broker_id"])
+    for row in outcome.update_metadata.to_pylist():
+        said = {name: _value(row[name]) for name in _METADATA}
+        said["brokers"] = tuple(told.get(row["step"], ()))
+        yield _place(row, places), ("told",), row["step"], said
+
+
+def _value(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def sendings_of(outcome: Outcome) -> list[Sending]:
+    """What each step sent, step by step; also steps that sent nothing."""
+    found = [Sending(step) for step in range(len(outcome.actions))]
+    for row in outcome.requests.to_pylist():
+        sending, broker = found[row["step"]], row["broker_id"]
+        if row["kind"] == "LeaderAndIsr":
+            leads, follows = sending.leads.get(broker, (0, 0))
+            is_leader = row["leader"] == broker
+            sending.leads[broker] = (leads + is_leader, follows + (not is_leader))
+        elif row["delete"]:
+            sending.deletes[broker] = sending.deletes.get(broker, 0) + 1
+        else:
+            sending.stops[broker] = sending.stops.get(broker, 0) + 1
+    for row in outcome.update_metadata.to_pylist():
+        found[row["step"]].n_told += 1
+    for row in outcome.update_metadata_brokers.to_pylist():
+        found[row["step"]].told = (*found[row["step"]].told, row["broker_id"])
+    return found

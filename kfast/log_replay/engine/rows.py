@@ -1,0 +1,133 @@
+"""Rows: partitions as the replay simulates them, each perhaps several times over.
+
+What a partition's record was before its log begins is not known. So it is simulated once for each
+thing it may have been; every such row has a topic name of its own, which only this module knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from kfast.log_replay.events.events import LogEvent
+from kfast.log_replay.wording.values import Partition
+
+MARK = "\x1f"
+"""Stands between a topic's name and the number of a possibility; no topic's name can hold it."""
+
+
+@dataclass
+class Start:
+    """What a partition's record is taken to be from some point on.
+
+    Attributes
+    ----------
+    point : LogEvent
+        The failover or hole from which on it holds.
+    reason : str
+        Why it is not predicted.
+    leader : int
+    isr : tuple of int
+    replicas : tuple of int
+    leader_epoch, version, controller_epoch : int or None
+        None while the log has not said it: rows then count from 0.
+    """
+
+    point: LogEvent
+    reason: str
+    leader: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    leader_epoch: int | None = None
+    version: int | None = None
+    controller_epoch: int | None = None
+
+
+@dataclass
+class Possibility:
+    """One way a partition's history may have gone.
+
+    Attributes
+    ----------
+    partition : Partition
+    number : int
+        0 for partitions whose creation the log shows.
+    starts : list of Start
+        What was adopted, point by point; empty for a partition that the log sees created.
+    cost : float
+        Of what was adopted.
+    last_known : (leader, ISR, leader epoch, version) or None
+        Record before the last adoption; epochs are None where they were not known.
+    inherited : list
+        Checks from before the last adoption.
+    """
+
+    partition: Partition
+    number: int
+    starts: list[Start] = field(default_factory=list)
+    cost: float = 0.0
+    last_known: tuple[int, tuple[int, ...], int | None, int | None] | None = None
+    inherited: list[Any] = field(default_factory=list)
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic of its row."""
+        topic = self.partition[0]
+        return f"{topic}{MARK}{self.number}" if self.number else topic
+
+    def unknown(self) -> tuple[bool, bool, bool]:
+        """Whether leader epoch, version and controller epoch are still counted from 0."""
+        if not self.starts:
+            return False, False, False
+        last = self.starts[-1]
+        return last.leader_epoch is None, last.version is None, last.controller_epoch is None
+
+
+def plain_topic(name: str) -> str:
+    """Topic that a row's topic stands for."""
+    return name.split(MARK, 1)[0]
+
+
+UNKNOWN_EPOCH = -9
+"""Controller epoch of a record that the log has not said yet."""
+
+
+def row_of(possibility: Possibility, start: Start) -> dict[str, Any]:
+    """A partition's row of the Arrow table that a state is made from."""
+    return {
+        "topic": possibility.topic, "partition": possibility.partition[1],
+        "replicas": list(start.replicas), "leader": start.leader, "isr": list(start.isr),
+        "leader_epoch": start.leader_epoch or 0, "version": start.version or 0,
+        "controller_epoch": UNKNOWN_EPOCH if start.controller_epoch is None
+        else start.controller_epoch,
+        "has_leadership": True,
+    }
+
+
+def with_states(row: dict[str, Any], up: Iterable[int]) -> dict[str, Any]:
+    """The row of a partition in the middle of a term: states as the controller would have them."""
+    live = set(up)
+    row["partition_state"] = 1 if row["leader"] in live else 2
+    row["replica_state_broker_ids"] = list(row["replicas"])
+    row["replica_states"] = [2 if broker in live else 3 for broker in row["replicas"]]
+    return row
+
+
+def brokers_table(table: pa.Table, brokers: dict[int, int], partitions: pa.Table) -> pa.Table:
+    """Table of brokers in which exactly some are registered."""
+    ids = set(table.column("broker_id").to_pylist()) | set(brokers)
+    for name in ("replicas", "isr"):
+        for listed in partitions.column(name).to_pylist():
+            ids.update(listed or ())
+    known = dict(zip(table.column("broker_id").to_pylist(),
+                     table.column("epoch").to_pylist(), strict=True))
+    ordered = sorted(ids)
+    return pa.table({
+        "broker_id": pa.array(ordered, pa.int32()),
+        "registered": pa.array([b in brokers for b in ordered]),
+        "shutting_down": pa.array([False] * len(ordered)),
+        "epoch": pa.array([brokers.get(b) or known.get(b) or 0 for b in ordered], pa.int64()),
+    })

@@ -1,0 +1,417 @@
+"""Simulation: events go through `kfast.Controller`; what it predicts is kept as items.
+
+An item is one thing that the log may say of one row: a transition, a record, a request. Lines take
+items; nothing is compared here.
+
+Sections are those of docs/controller.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kfast import schema
+from kfast.controllers import Controller, Profile
+from kfast.journal import Outcome
+from kfast.log_replay.engine.predictions import Item, Key, Sending, items_of, sendings_of
+from kfast.log_replay.engine.rows import Possibility, brokers_table, plain_topic
+from kfast.log_replay.events.events import TIE_MS, LogEvent
+from kfast.log_replay.wording.values import Partition
+from kfast.state import ClusterState, Leadership, mutators
+
+
+@dataclass
+class Ran:
+    """An event that ran."""
+
+    event: LogEvent
+    outcome: Outcome | None
+    sendings: list[Sending]
+
+
+class Simulation:
+    """A cluster under replay.
+
+    Parameters
+    ----------
+    profile : str or Profile
+        Which controller.
+    unclean : frozenset of str
+        Topics whose own configuration enables unclean elections.
+    """
+
+    def __init__(self, profile: str | Profile, unclean: frozenset[str] = frozenset()) -> None:
+        self.profile = profile
+        self.unclean = unclean
+        self.state = ClusterState.from_tables(cluster=None)
+        self.rows: dict[Partition, list[int]] = {}
+        self.possibility: list[Possibility] = []
+        self.items: dict[int, list[Item]] = {}
+        self.ran: list[Ran] = []
+        self.leaders_before: dict[int, int] = {}
+        self.leaders_at_start: dict[int, int] = {}
+        self.records_before: dict[int, Leadership] = {}
+        self.imbalance: dict[int, tuple[int, int, float]] = {}
+        self.alone = True
+        self.freed: dict[Partition, list[int]] = {}
+        self.hidden = 0
+        self.written: list[int] = []
+        self.heard: set[tuple[str, int]] = set()
+        self.targets: dict[Partition, tuple[int, ...]] = {}
+        self.stored = np.zeros((0, 2), np.int64)
+        self.unread: dict[int, Leadership] = {}
+        self.controller = self._controller()
+
+    def _controller(self) -> Controller:
+        return Controller(self.state, journal="full", profile=self.profile)
+
+    # --- rows -----------------------------------------------------------------------------------
+
+    def rebuild(
+        self, dropped: set[int], added: Iterable[tuple[Possibility, dict[str, Any]]],
+        brokers: dict[int, int] | None,
+    ) -> dict[int, int]:
+        """Make the state anew without some rows and with others.
+
+        Parameters
+        ----------
+        dropped : set of int
+            Rows.
+        added : iterable of (Possibility, row)
+        brokers : mapping of broker id to epoch, or None
+            Who is registered from now on; None leaves it.
+
+        Returns
+        -------
+        dict
+            New number of each row that was kept; the added ones follow.
+        """
+        tables = self.state.to_tables()
+        place = self.places()
+        kept = [row for row in place if row not in dropped]
+        new = list(added)
+        partitions = tables.partitions.take(pa.array([place[row] for row in kept], pa.int64()))
+        if new:
+            rows = [row for _, row in new]
+            partitions = pa.concat_tables([
+                partitions, pa.Table.from_pylist(
+                    rows, pa.schema([f for f in schema.PARTITIONS_SCHEMA
+                                     if any(f.name in row for row in rows)]),
+                ),
+            ], promote_options="default")
+        old = dict(zip(kept, range(len(kept)), strict=True))
+        chosen = [self.possibility[row] for row in kept] + [p for p, _ in new]
+        names = set(partitions.column("topic").to_pylist())
+        there = [topic in names for topic in tables.topics.column("topic").to_pylist()]
+        topics = tables.topics.filter(pa.array(there, pa.bool_()))
+        table = tables.brokers if brokers is None else brokers_table(
+            tables.brokers, brokers, partitions
+        )
+        unclean = self.state.default_unclean_leader_election
+        targets = self.state.reassignment_targets
+        self.state = ClusterState.from_tables(table, topics, partitions, tables.cluster)
+        self.state.reassignment_targets = {
+            old[row]: ids for row, ids in targets.items() if row in old
+        }
+        self.state.default_unclean_leader_election = unclean
+        self.controller = self._controller()
+        self.items = {old[row]: items for row, items in self.items.items() if row in old}
+        self.unread = {old[row]: record for row, record in self.unread.items() if row in old}
+        self.leaders_before = {}
+        records = self.state.records
+        stored = np.stack([records["version"], records["controller_epoch"]], 1).astype(np.int64)
+        stored[: len(kept)] = self.stored[kept]
+        self.stored = stored
+        self._configure()
+        self._name(chosen)
+        return old
+
+    def _configure(self) -> None:
+        """Give topics their own configuration."""
+        if not self.unclean:
+            return
+        there = self.state.topic_exists.tolist()
+        names = [
+            name for name, exists in zip(self.state.topic.to_pylist(), there, strict=True)
+            if exists and plain_topic(name) in self.unclean
+        ]
+        if names:
+            self.state.set_unclean_leader_election(True, names)
+
+    def places(self) -> dict[int, int]:
+        """Where each row that is not free stands in the Arrow table of partitions."""
+        used = np.flatnonzero(self.state.partition >= 0).tolist()
+        return {row: at for at, row in enumerate(used)}
+
+    def _name(self, chosen: list[Possibility]) -> None:
+        self.possibility = chosen
+        self.rows = {}
+        for row, possibility in enumerate(chosen):
+            if row >= self.state.n_partitions or self.state.partition[row] >= 0:
+                self.rows.setdefault(possibility.partition, []).append(row)
+
+    def _note_new_rows(self) -> None:
+        """Take up rows that an event created, and forget those it freed."""
+        state = self.state
+        flags = state.records["flags"] & schema.FLAG_ASSIGNED
+        for row in range(len(self.possibility), state.n_partitions):
+            name = state.topic[int(state.topic_row[row])].as_py()
+            self.possibility.append(Possibility((name, int(state.partition[row])), 0))
+        for row, possibility in enumerate(self.possibility):
+            topic = state.topic[int(state.topic_row[row])].as_py() if flags[row] else None
+            number = int(state.partition[row])
+            if topic is not None and (topic, number) != (
+                possibility.topic, possibility.partition[1]
+            ):
+                self.possibility[row] = Possibility((topic, number), 0)
+                self.items.pop(row, None)
+        before = self.rows
+        self._name(self.possibility)
+        self.freed = {p: rows for p, rows in before.items() if not self.rows_of(p)}
+
+    def note_writes(self) -> None:
+        """Remember which controller wrote each record last.
+
+        A controller that finds a replica out of the ISR anyway takes the record over in its cache
+        only; the next controller reads what is stored.
+        """
+        records = self.state.records
+        now = np.stack([records["version"], records["controller_epoch"]], 1).astype(np.int64)
+        n = min(len(now), len(self.stored))
+        written = np.ones(len(now), np.bool_)
+        written[:n] = now[:n, 0] != self.stored[:n, 0]
+        there = (records["flags"] & schema.FLAG_HAS_LEADERSHIP) != 0
+        now[~there] = -1  # A row is used again for another partition, which begins at 0 too.
+        written |= ~there
+        stored = now.copy()
+        stored[:n][~written[:n]] = self.stored[:n][~written[:n]]
+        self.stored = stored
+        if not self.controller.profile.has_alter_partition:
+            taken_over = np.flatnonzero(~written & (stored[:, 1] != now[:, 1])).tolist()
+            for row in taken_over:  # Without writing: the stored epoch is older.
+                record = self.stored_record(row)
+                if record is not None and row not in self.unread:
+                    self.unread[row] = dataclasses.replace(
+                        record, controller_epoch=int(self.stored[row, 1])
+                    )
+
+    def read_records(self) -> None:
+        """What a new controller reads: the records and controller epochs that are stored."""
+        self.state.records["controller_epoch"] = self.stored[:, 1]
+        for row, record in self.unread.items():
+            self.set_record(row, record)
+        self.unread = {}
+
+    def stored_record(self, row: int) -> Leadership | None:
+        """The record of a row as the store has it."""
+        return self.unread.get(row) or self.state.leadership(row)
+
+    def set_record(self, row: int, record: Leadership) -> None:
+        """Give a row another record, in the store and in the controller's cache."""
+        self.state.set_leadership(row, **dataclasses.asdict(record))
+
+    def preferred(self, row: int) -> int:
+        """Id of a row's preferred replica; -1 where it has none."""
+        state = self.state
+        if not int(state.records["n_replicas"][row]):
+            return -1
+        return int(state.broker_id[state.replicas[row, 0]])
+
+    def is_led(self, row: int) -> bool:
+        """Whether a row has a cached record."""
+        return bool(int(self.state.records["flags"][row]) & schema.FLAG_HAS_LEADERSHIP)
+
+    @property
+    def waiting(self) -> dict[int, tuple[int, ...]]:
+        """Targets of reassignments that are under way, by row, where they are kept apart."""
+        return self.state.reassignment_targets
+
+    def _leaders(self) -> dict[int, int]:
+        """Id of each row's leader; -1 for none."""
+        ids = self.state.broker_id
+        return {
+            row: int(ids[leader]) if leader >= 0 else -1
+            for row, leader in enumerate(self.state.records["leader"].tolist())
+        }
+
+    def begin(self, event: LogEvent) -> None:
+        """Take down what an event may change, before it does."""
+        state = self.state
+        if event.kind != "caught_up":  # The ISR change before it may have done all of it.
+            self.leaders_at_start = self._leaders()
+        self.records_before = {}
+        if event.kind == "failover" and event.said["registered"] is not None:
+            self._note_doubly_dead(set(event.said["registered"]))
+        names = set(event.said["topics"] or ()) if event.kind == "delete" else set()
+        if not names and not state.any_queued:
+            return
+        queued = state.topic_queued_for_deletion
+        for row, possibility in enumerate(self.possibility):
+            leadership = self.stored_record(row) if int(state.partition[row]) >= 0 else None
+            if leadership is not None and (
+                possibility.partition[0] in names or queued[state.topic_row[row]]
+            ):
+                self.records_before[row] = leadership
+
+    def _note_doubly_dead(self, registered: set[int]) -> None:
+        """Records of which a new controller takes several dead replicas out."""
+        state = self.state
+        for row in range(len(self.possibility)):
+            if int(state.partition[row]) < 0:
+                continue
+            if len(set(state.assignment(row).replicas) - registered) > 1:
+                leadership = self.stored_record(row)
+                if leadership is not None:
+                    self.records_before[row] = leadership
+
+    def rows_of(self, partition: Partition) -> list[int]:
+        """Rows of a partition that are there."""
+        state = self.state
+        return [
+            row for row in self.rows.get(partition, ())
+            if int(state.records["flags"][row]) & schema.FLAG_ASSIGNED
+        ]
+
+    @property
+    def registered(self) -> set[int]:
+        """Ids of registered brokers."""
+        return set(self.state.broker_id[self.state.registered].tolist())
+
+    @property
+    def shutting_down(self) -> set[int]:
+        """Ids of brokers in controlled shutdown."""
+        return set(self.state.broker_id[self.state.shutting_down].tolist())
+
+    def broker_epoch(self, broker: int) -> int | None:
+        """Registration epoch of a broker."""
+        return self.controller.registered_epoch(broker)
+
+    def copy(self) -> Simulation:
+        """Make an independent copy."""
+        other = Simulation.__new__(Simulation)
+        other.__dict__.update(self.__dict__)
+        other.state = self.state.copy()
+        other.controller = other._controller()
+        other.rows = {partition: list(rows) for partition, rows in self.rows.items()}
+        other.possibility = [
+            dataclasses.replace(p, starts=list(p.starts)) for p in self.possibility
+        ]
+        other.items = {
+            row: [dataclasses.replace(item, takers=set(item.takers)) for item in items]
+            for row, items in self.items.items()
+        }
+        other.ran = list(self.ran)
+        other.stored = self.stored.copy()
+        other.unread = dict(self.unread)
+        other.heard = set(self.heard)
+        other.targets = dict(self.targets)
+        return other
+
+    # --- items ----------------------------------------------------------------------------------
+
+    def take(
+        self, row: int, key: Key, time: int, term: int, logged: dict[str, Any] | None = None,
+        by: int | None = None,
+    ) -> dict[str, Any] | None:
+        """Values of the item that a line of some time is about; None where there is none.
+
+        `by` is the broker where each that is told has a line of its own.
+        """
+        best: Item | None = None
+        best_score = (False, -1)
+        for item in reversed(self.items.get(row, ())):
+            if item.key != key or not self._in_window(item, time, term):
+                continue
+            score = (by not in item.takers, _agreement(item.said, logged))
+            if score >= best_score:
+                best, best_score = item, score
+        if best is None:
+            return None
+        best.takers.add(by)
+        return best.said
+
+    def _in_window(self, item: Item, time: int, term: int) -> bool:
+        """Whether a line of some time may be of an item's event."""
+        if item.time > time + TIE_MS:
+            return False
+        for ran in reversed(self.ran):
+            if id(ran.event.term) != term:
+                continue
+            if ran.event.number <= item.event.number:
+                return ran.event is item.event
+            if ran.outcome is not None and ran.sendings and time - ran.event.time > TIE_MS:
+                return False
+        return False
+
+    def requests(
+        self, row: int, kind: str, broker: int | None, until: int
+    ) -> Iterator[Item]:
+        """Requests about a row that were sent before some time, the oldest first."""
+        for item in self.items.get(row, ()):
+            if item.key[0] == kind and item.time <= until + TIE_MS and (
+                broker is None or item.key[1] == broker
+            ) and not item.said.get("unsent"):
+                yield item
+
+    # --- brokers --------------------------------------------------------------------------------
+
+    def set_brokers(self, brokers: dict[int, int], *, shutting_down: Iterable[int] = ()) -> None:
+        """Register exactly these brokers."""
+        state = self.state
+        known = set(state.broker_id.tolist()) | set(brokers)
+        mutators.add_brokers(state, sorted(known))
+        for at, broker in enumerate(state.broker_id.tolist()):
+            state.broker_status[at] = (1 if broker in brokers else 0) | (
+                2 if broker in shutting_down and broker in brokers else 0
+            )
+            if brokers.get(broker):
+                state.broker_epoch[at] = brokers[broker]
+        state.recount()
+
+    def has_room_for(self, event: LogEvent) -> bool:
+        """Whether there is anything that the event can act on."""
+        return bool(self.state.n_brokers) or event.kind in ("failover", "resume", "brokers")
+
+    def note(self, event: LogEvent, outcome: Outcome | None) -> Ran:
+        """Keep what an event did."""
+        self._note_new_rows()
+        self.note_writes()
+        self._configure()
+        sendings: list[Sending] = []
+        if outcome is not None and outcome.actions:
+            places = {
+                (p.topic, p.partition[1]): row for row, p in enumerate(self.possibility)
+            }
+            epoch = event.term.epoch if event.term.epoch is not None else -1
+            made = items_of(
+                outcome, places, self.records_before, epoch, self._leaders(),
+                tells_all=not self.controller.profile.has_broker_epochs,
+            )
+            for row, key, step, said in made:
+                self.items.setdefault(row, []).append(Item(event, step, event.time, key, said))
+            sendings = sendings_of(outcome)
+        if event.kind == "shutdown" and outcome is not None and not any(
+            "stop followed" in action for action in outcome.actions
+        ):
+            # The controller's own batch is sent even when nothing is followed (section 6.3,
+            # step 7).
+            sendings.append(Sending(len(sendings)))
+        if event.kind == "resume":
+            self.heard.clear()
+        for sending in sendings:
+            self.heard |= sending.asked
+        ran = Ran(event, outcome, sendings)
+        self.ran.append(ran)
+        return ran
+
+
+def _agreement(said: dict[str, Any], logged: dict[str, Any] | None) -> int:
+    if not logged:
+        return 0
+    return sum(1 for name, value in logged.items() if said.get(name) == value)

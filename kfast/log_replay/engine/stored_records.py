@@ -1,0 +1,102 @@
+"""Records that the store has and the controller has not read.
+
+Up to 2.6 leaders write their ISRs into the store by themselves and tell the controller later; up to
+2.3 a reassignment raises a stored leader epoch that is not cached. What elects, removes a replica
+or is notified reads the store. So the controller of a simulation is lent a store for the events
+that may meet such a record; for all others its cache is the store.
+
+Source: docs/controller.md, sections 6.6, 6.10 and 8.1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from kfast.controllers import Controller
+from kfast.controllers.zk.store import Store
+from kfast.log_replay.engine.simulation import Simulation
+from kfast.log_replay.events.events import LogEvent
+from kfast.schema import FLAG_BEING_REASSIGNED
+from kfast.state import Leadership
+
+MOVING = frozenset({"reassign", "caught_up"})
+"""Events that raise epochs in the store alone, where the version does not cache them."""
+
+
+def write_isr(simulation: Simulation, row: int, isr: Sequence[int], version: int) -> None:
+    """A leader writes an ISR; from 2.7 on the controller does it, and knows it at once."""
+    record = simulation.stored_record(row)
+    assert record is not None
+    written = dataclasses.replace(record, isr=tuple(isr), version=version)
+    if simulation.controller.profile.has_alter_partition:
+        simulation.set_record(row, written)
+    else:
+        simulation.unread[row] = written
+
+
+def restore(simulation: Simulation, row: int, record: Leadership) -> None:
+    """Put another record in the place of the one that is stored."""
+    if row in simulation.unread:
+        simulation.unread[row] = record
+    else:
+        simulation.set_record(row, record)
+
+
+@contextmanager
+def lent(simulation: Simulation, event: LogEvent) -> Iterator[None]:
+    """Lend the controller a store while it handles an event, if the event may need one."""
+    own = simulation.controller
+    moves = not own.profile.epoch_bump_is_cached and (
+        event.kind in MOVING or bool(simulation.state.reassignment_targets)
+    )
+    if not (simulation.unread or moves):
+        yield
+        return
+    store = Store(simulation.state)
+    for row, record in simulation.unread.items():
+        store.put(*_name(simulation, row), **dataclasses.asdict(record))
+    concerned = set(simulation.unread) | _moving(simulation)
+    for partition in event.said.get("targets", ()):
+        concerned.update(simulation.rows_of(partition))
+    simulation.controller = Controller(
+        simulation.state, store=store, journal="full", profile=own.profile
+    )
+    try:
+        yield
+    finally:
+        simulation.controller = own
+        _take_back(simulation, store, concerned | _moving(simulation))
+
+
+def _name(simulation: Simulation, row: int) -> tuple[str, int]:
+    state = simulation.state
+    return state.topic[int(state.topic_row[row])].as_py(), int(state.partition[row])
+
+
+def _moving(simulation: Simulation) -> set[int]:
+    """Rows that are being reassigned."""
+    flags = simulation.state.records["flags"]
+    found: list[int] = np.flatnonzero(flags & FLAG_BEING_REASSIGNED).tolist()
+    return set(found)
+
+
+def _take_back(simulation: Simulation, store: Store, rows: set[int]) -> None:
+    """Keep what the store has and the controller has still not read."""
+    simulation.unread = {}
+    for row in sorted(rows):
+        cached = simulation.state.leadership(row)
+        if cached is None:
+            continue
+        record = store.get(*_name(simulation, row))
+        if isinstance(record, Leadership) and not _same(record, cached):
+            simulation.unread[row] = record
+
+
+def _same(record: Leadership, cached: Leadership) -> bool:
+    return (record.leader, record.leader_epoch, record.version, record.controller_epoch) == (
+        cached.leader, cached.leader_epoch, cached.version, cached.controller_epoch
+    )

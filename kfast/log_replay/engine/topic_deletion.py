@@ -1,0 +1,57 @@
+"""Run what deletes topics: the request, and the answers of brokers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kfast.journal import Outcome
+from kfast.log_replay.engine.simulation import Simulation
+from kfast.log_replay.events.events import LogEvent
+from kfast.schema import ReplicaState
+
+
+def topic_names(simulation: Simulation, topics: tuple[str, ...]) -> list[str]:
+    """Topics of all rows of some topics."""
+    return sorted({
+        simulation.possibility[row].topic
+        for partition, rows in simulation.rows.items() if partition[0] in topics for row in rows
+    })
+
+
+def delete(simulation: Simulation, event: LogEvent) -> Outcome:
+    """Topics are to be deleted."""
+    return simulation.controller.delete_topics(topic_names(simulation, event.said["topics"]))
+
+
+def deleted(simulation: Simulation, event: LogEvent) -> Outcome | None:
+    """A broker answers that it deleted replicas; where no line names it, one that was asked."""
+    broker = event.said["broker"]
+    rows: dict[int, list[int]] = {}
+    for topic, number, replica in event.said.get("replicas", ()):
+        rows.setdefault(replica, []).extend(simulation.rows_of((topic, number)))
+    if event.said.get("next"):
+        broker = _next_to_answer(simulation)
+        if broker is None:
+            return None
+    if not rows:
+        if broker is not None and broker not in simulation.state.broker_id:
+            return None
+        return simulation.controller.acknowledge_deletions(None if broker is None else [broker])
+    for replica, some in sorted(rows.items()):
+        outcome = simulation.controller.on_stop_replica_response(
+            replica, np.array(sorted(some), np.int32)
+        )
+    return outcome
+
+
+def _next_to_answer(simulation: Simulation) -> int | None:
+    """The first broker that has been asked to delete replicas and has not answered."""
+    state = simulation.state
+    queued = state.topic_queued_for_deletion
+    asked = {
+        broker for row in range(state.n_partitions)
+        if int(state.partition[row]) >= 0 and queued[state.topic_row[row]]
+        for broker, at in state.replica_states_of(row).items()
+        if at == ReplicaState.DELETION_STARTED
+    }
+    return min(asked, default=None)

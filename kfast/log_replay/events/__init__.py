@@ -1,0 +1,1 @@
+"""What happened: events that lines announce, and events inferred from their effects."""

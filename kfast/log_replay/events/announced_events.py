@@ -1,0 +1,365 @@
+"""Script: the events of a term, found in the lines of its controller.
+
+Most events announce themselves in controller.log. Where that file has a hole, the batches of
+state-change.log tell what must have happened; such an event is marked `inferred`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kfast.log_replay.events.batches import Batch, split_batches
+from kfast.log_replay.events.events import (
+    BALANCE_MS,
+    CLAIM_MS,
+    COVERED_MS,
+    MARKS,
+    RESTART_MS,
+    TIE_MS,
+    LogEvent,
+    first_registered,
+)
+from kfast.log_replay.events.inferred_events import Guesser
+from kfast.log_replay.terms.terms import OPENING, Term
+from kfast.log_replay.wording.forms import Statement
+from kfast.log_replay.wording.values import Assigned, Partition
+
+MAKES_ONLINE = frozenset({"failover", "resume", "brokers", "dir_failure", "reassign", "caught_up"})
+"""Events that may make replicas Online that are so already."""
+
+
+def write_script(statements: Sequence[Statement], term: Term) -> list[LogEvent]:
+    """Events of a term, in order."""
+    writer = _Writer(statements, term)
+    writer.read_marks()
+    writer.place_batches()
+    writer.events.sort(key=lambda event: (event.time, event.at))
+    first = term.statements[0]
+    if not writer.events or writer.events[0].kind != "failover":
+        writer.events.insert(0, LogEvent("resume", statements[first].entry.time, first, {
+            "registered": first_registered(statements, term),
+        }, term, inferred=True))
+    return writer.events
+
+
+class _Writer:
+    """Writes the script of one term."""
+
+    def __init__(self, statements: Sequence[Statement], term: Term) -> None:
+        self.statements = statements
+        self.term = term
+        self.events: list[LogEvent] = []
+        self.guess = Guesser(statements, term, set(first_registered(statements, term) or ()))
+        self.moving: set[Partition] = set()
+        self.unanswered: list[tuple[int, int]] = []
+        self.restarts = [
+            statements[n].entry.time for n in term.statements
+            if statements[n].kind == "deletion_started"
+        ]
+
+    # --- events that are announced --------------------------------------------------------------
+
+    def read_marks(self) -> None:
+        """Events that lines of controller.log announce.
+
+        Up to 2.2 no line names the broker that answers a StopReplica; the one that names the
+        deleted replicas does.
+        """
+        kinds = {self.statements[n].kind for n in self.term.statements}
+        answers = "stop_response" in kinds
+        terse = not any(
+            entry.level in ("DEBUG", "TRACE") and entry.logger.startswith("kafka.controller")
+            for entry in (self.statements[n].entry for n in self.term.statements)
+        )
+        if terse and not answers and "replicas_deleted" not in kinds:
+            self.unanswered = self._deletions()
+        moves = {"assignment_updating", "reassign"}
+        if terse and not kinds & moves:  # They are below the log's level: what was stored tells.
+            moves = {"assignment_stored"}
+        for number in self.term.statements:
+            statement = self.statements[number]
+            if statement.kind in ("caught_up", "assignment_updating"):
+                self.moving.add(statement.said["partition"])
+            if statement.kind in OPENING:
+                self._failover(number)
+            elif statement.kind in MARKS:
+                made = MARKS[statement.kind](statement)
+                if made is not None:
+                    self._add(made[0], number, self._with_trigger(made[1], statement))
+            elif statement.kind == "deletion_done" and self.unanswered:
+                self._add("deleted", number, {"broker": None})
+            elif statement.kind == "replicas_deleted" and not answers:
+                self._add("deleted", number, {
+                    "broker": None, "replicas": statement.said["replicas"],
+                })
+            elif statement.kind in ("isr_updated", "isr_record"):
+                self._isr(number, statement)
+            elif statement.kind == "reassign_leader" and "reassign" not in kinds:
+                self._reassign_at_once(number, statement)
+                if "assignment_stored" not in moves:  # Else the line that it was stored ends it.
+                    self.moving.discard(statement.said["partition"])
+            elif statement.kind in moves:
+                self._reassign(number, statement)
+
+    def _with_trigger(self, said: dict[str, Any], statement: Statement) -> dict[str, Any]:
+        """Up to 2.3 an election does not say its trigger: the check that it follows right away."""
+        if said.get("trigger") != "":
+            return said
+        last = self.events[-1] if self.events else None
+        follows = last is not None and statement.entry.time - last.time < BALANCE_MS and (
+            last.kind == "rebalance"
+            or (last.kind == "election" and last.said["trigger"] == "AutoTriggered")
+        )
+        return {**said, "trigger": "AutoTriggered" if follows else "ZkTriggered"}
+
+    def _add(self, kind: str, number: int, said: dict[str, Any]) -> LogEvent:
+        time = self.statements[number].entry.time
+        if kind == "rebalance" and self.events and self.events[-1].kind == "rebalance" and (
+            time - self.events[-1].time < 1000
+        ):
+            return self.events[-1]
+        event = LogEvent(kind, time, number, said, self.term)
+        self.events.append(event)
+        return event
+
+    def _failover(self, number: int) -> None:
+        if not self.events or self.events[-1].kind != "failover":
+            self._add("failover", number, {
+                "registered": first_registered(self.statements, self.term),
+            })
+
+    def _isr(self, number: int, statement: Statement) -> None:
+        """One partition's new ISR: part of the request that was announced before."""
+        last = next((e for e in reversed(self.events) if e.kind == "isr"), None)
+        said = statement.said
+        told = said["record"]._asdict() if statement.kind == "isr_record" else said
+        update = {said["partition"]: (told["isr"], told["version"])}
+        if last is None or said["partition"] not in last.said["partitions"] or (
+            statement.entry.time - last.time > CLAIM_MS
+        ):
+            last = self._add("isr", number, {"partitions": (said["partition"],)})
+        last.said.setdefault("updates", {}).update(update)
+
+    def _reassign(self, number: int, statement: Statement) -> None:
+        said = statement.said
+        if statement.kind == "reassign":
+            target = said["replicas"]
+            last = self.events[-1] if self.events else None
+            if last is not None and last.kind == "reassign":
+                # Up to 2.3 one node asks for all of them, and they go one after the other.
+                last.said["targets"][said["partition"]] = target
+                return
+        else:
+            after = said["after"] if "after" in said else said["assignment"]
+            if "after" not in said and not self._begins_move(said["partition"], after):
+                return
+            target = tuple(b for b in after.replicas if b not in after.removing)
+        self._add("reassign", number, {
+            "targets": {said["partition"]: target},
+            "waits": statement.kind != "reassign" and bool(after.adding),
+        })
+
+    def _reassign_at_once(self, number: int, statement: Statement) -> None:
+        """From 2.4 on no line announces a reassignment to the replicas there are: it only ends."""
+        partition, last = statement.said["partition"], self.events[-1] if self.events else None
+        resumes = last is not None and last.kind in ("failover", "brokers") and (
+            statement.entry.time - last.time < COVERED_MS
+        )
+        if resumes or partition in self.moving or "replicas" not in statement.said:
+            return
+        self.moving.add(partition)
+        self._add("reassign", number, {
+            "targets": {partition: statement.said["replicas"]}, "waits": False,
+        })
+
+    def _deletions(self) -> list[tuple[int, int]]:
+        """When topics were being deleted, in a term whose log does not show brokers' answers."""
+        begun: dict[str, int] = {}
+        found = []
+        for number in self.term.statements:
+            said, kind = self.statements[number].said, self.statements[number].kind
+            time = self.statements[number].entry.time
+            if kind == "delete_topics":
+                begun.update(dict.fromkeys(said["topics"], time))
+            elif kind == "deletion_done":
+                found.append((begun.pop(said["topic"], self.term.start), time))
+        return [*found, *((time, self.term.end) for time in begun.values())]
+
+    def _is_answer(self, event: LogEvent, batch: Batch) -> bool:
+        """Whether a batch is what an answer to a deletion leaves: nobody is told anything."""
+        if batch.told or batch.n_told or not batch.only_metadata:
+            return False
+        asked = event.kind == "deleted" or any(b.stopped for b in event.batches)
+        return asked and any(
+            begin <= batch.time <= end + TIE_MS for begin, end in self.unanswered
+        )
+
+    def _begins_move(self, partition: Partition, stored: Assigned) -> bool:
+        """Whether an assignment that was stored begins a reassignment; else it ends one."""
+        if not stored.adding and not stored.removing and partition in self.moving:
+            self.moving.discard(partition)
+            return False
+        self.moving.add(partition)
+        return True
+
+    # --- batches ---------------------------------------------------------------------------------
+
+    def place_batches(self) -> None:
+        """Give each batch to the event that wrote it; infer events for those without one."""
+        numbers = self.term.statements
+        marks = sorted(self.events, key=lambda event: (event.time, event.at))
+        batches = split_batches(self.statements, numbers, [event.time for event in marks])
+        current: LogEvent | None = None
+        at = 0
+        ahead = 0
+        for place, batch in enumerate(batches):
+            if place < ahead:
+                continue
+            while at < len(marks) and marks[at].time <= batch.time + TIE_MS and (
+                marks[at].time < batch.time or not self._still(current, batch)
+            ):
+                current = marks[at]
+                self.guess.apply(current)
+                at += 1
+            if current is not None and self._is_answer(current, batch):
+                current = LogEvent("deleted", batch.time, batch.statements[0],
+                                {"broker": None, "next": True}, self.term, inferred=True)
+                self.events.append(current)
+                self._give(current, batch)
+                continue
+            if current is not None and self._belongs(current, batch) and not (
+                self._begins_startup(current, batches[place : place + 2])
+            ):
+                self._give(current, batch)
+                continue
+            inferred = None
+            if not self._covered(current, batch) or self.guess.is_lone_isr(batch) or (
+                batch.online_again
+            ):
+                until = marks[at].time if at < len(marks) else None
+                inferred = self.guess.infer(batches, place, until, self.events)
+            if inferred is None:
+                if current is not None:
+                    self._give(current, batch)
+                continue
+            event, ahead = inferred
+            for given in batches[place:ahead]:
+                self._give(event, given)
+            self.events.append(event)
+            self.guess.apply(event)
+            current = event
+        for mark in marks[at:]:
+            self.guess.apply(mark)
+
+    def _covered(self, event: LogEvent | None, batch: Batch) -> bool:
+        """Whether controller.log, which would announce a new event, is there at this time."""
+        if event is None or event.inferred:
+            return False
+        last = event.batches[-1].end if event.batches else event.time
+        return batch.time - last < COVERED_MS
+
+    def _begins_startup(self, event: LogEvent, near: Sequence[Batch]) -> bool:
+        """Whether the others are told here of brokers that the event knows nothing of."""
+        started = self.guess.startup(near)
+        if started is None or started[1] != 2:
+            return False
+        return event.kind != "brokers" or not started[0] <= set(event.said["added"])
+
+    def _still(self, event: LogEvent | None, batch: Batch) -> bool:
+        """Whether a batch of the same millisecond as the next mark is rather this event's."""
+        return event is not None and batch.end <= batch.time and self._belongs(event, batch)
+
+    def _give(self, event: LogEvent, batch: Batch) -> None:
+        restart = self._restart(event, batch)
+        if restart is not None:
+            self.restarts.remove(restart)
+        event.batches.append(batch)
+        self.guess.take(batch)
+        if event.kind == "isr" and event.said.get("notified"):
+            event.said.setdefault("updates", {}).update(self.guess.announced(batch))
+
+    def _belongs(self, event: LogEvent, batch: Batch) -> bool:
+        """Whether an event may have written a batch."""
+        last = event.batches[-1].end if event.batches else event.time
+        if batch.time - last > CLAIM_MS or batch.time < event.time - TIE_MS:
+            return False
+        kind, said = event.kind, event.said
+        if batch.online_again and kind not in MAKES_ONLINE:
+            return False
+        if batch.created:
+            wanted = said.get("created", ())
+            return kind in ("topics", "partitions") and any(p in wanted for p in batch.created)
+        if self.guess.is_lone_isr(batch):
+            return self._may_announce(event, batch)
+        if batch.told and not batch.told & self.guess.registered and kind != "failover":
+            return kind == "brokers" and bool(batch.told & set(said["added"]))
+        removed = set(batch.shrunk.values())
+        if self._is_shutdown_of_another(event, batch):
+            return False
+        if kind == "brokers":
+            gone = set(said["deleted"]) | set(said["bounced"])
+            return not removed or bool(removed & (gone | set(said["added"])))
+        if kind == "shutdown":
+            return not removed or said["broker"] in removed
+        if kind in ("isr", "hidden_isr", "modified"):
+            return batch.only_metadata or kind == "isr"
+        if kind in ("rebalance", "election"):
+            return not removed and not batch.stopped
+        if kind in ("topics", "partitions"):
+            return not removed
+        return True
+
+    def _is_shutdown_of_another(self, event: LogEvent, batch: Batch) -> bool:
+        """Whether a batch moves leaders off a broker that shuts down, and not by this event."""
+        moved = set()
+        for number in (*batch.led, *batch.failed):
+            statement = self.statements[number]
+            if statement.said["before"] != "OnlinePartition" or statement.kind == "replica_failed":
+                continue
+            strategy = " ".join(statement.entry.more[:1])
+            if statement.kind == "partition_led" or "ControlledShutdown" in strategy:
+                moved.add(statement.said["partition"])
+        if not moved:
+            return False
+        if event.kind in ("failover", "brokers", "isr", "hidden_isr", "modified"):
+            return bool(batch.failed)
+        if event.kind != "shutdown":
+            return False
+        before = {
+            self.statements[number].said["partition"]
+            for b in event.batches for number in (*b.led, *b.failed)
+        }
+        leaders = {self.guess.led[p][0] for p in moved if p in self.guess.led}
+        return bool(moved & before) or bool(leaders - {event.said["broker"], -1})
+
+    def _resumes_deletion(self, event: LogEvent, batch: Batch) -> bool:
+        """Whether a batch announces a deletion that starts, or starts again, within an event."""
+        return self._restart(event, batch) is not None
+
+    def _restart(self, event: LogEvent, batch: Batch) -> int | None:
+        """Time of the line that says so; no other event begins between this one and the line."""
+        if not self.guess.is_lone_isr(batch):
+            return None
+        for time in self.restarts:
+            if event.time <= time and -TIE_MS <= batch.time - time < RESTART_MS and not any(
+                event.time < other.time <= time for other in self.events
+            ):
+                return time
+        return None
+
+    def _may_announce(self, event: LogEvent, batch: Batch) -> bool:
+        """Whether an event sends UpdateMetadata of some partitions by itself, and has not yet."""
+        if self._resumes_deletion(event, batch):
+            return True
+        if event.kind == "isr":
+            return not any(b.only_metadata for b in event.batches)
+        if event.kind == "hidden_isr":
+            return not event.batches
+        if event.kind == "brokers" and event.said["added"]:
+            return not event.batches or len(self.guess.registered) == 1
+        if event.kind == "reassign":  # One that ends at once tells everybody at its end.
+            return not event.said["waits"]
+        return event.kind in (
+            "caught_up", "delete", "deleted", "failover", "resume"
+        )

@@ -1,0 +1,120 @@
+"""Batches: the lines of state-change.log that one call of a state machine wrote together.
+
+A call logs its transitions, then what it sends: LeaderAndIsr, UpdateMetadata, StopReplica. So a
+batch ends where a line comes that cannot follow the one before within a call.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kfast.log_replay.wording.forms import Statement
+from kfast.log_replay.wording.values import Partition
+
+CHANGES, LEADS, METADATA, STOPS = range(4)
+STAGE = {
+    "partition_new": CHANGES, "partition_led": CHANGES, "partition_moved": CHANGES,
+    "replica_moved": CHANGES, "shrunk": CHANGES, "partition_failed": CHANGES,
+    "replica_failed": CHANGES, "elected_leader": CHANGES,
+    "sent_leader_and_isr": LEADS, "sent_leader_and_isr_partition": LEADS,
+    "sent_reassignment": STOPS,
+    "sent_update_metadata": METADATA, "sent_update_metadata_partition": METADATA,
+    "sent_stop_replica": STOPS, "sent_stop_replica_partition": STOPS,
+}
+"""In which part of a batch each kind of line stands."""
+
+PAUSE_MS = 30_000
+"""Lines further apart than this are not of one batch."""
+
+
+@dataclass
+class Batch:
+    """Lines of one batch, and what they say together.
+
+    Attributes
+    ----------
+    statements : list of int
+        Their numbers.
+    time : int
+        Of the first line.
+    told : frozenset of int or None
+        Brokers that UpdateMetadata went to; None where no line says so.
+    n_told : int
+        Partitions in it.
+    online_again : set of int
+        Brokers whose replicas were made Online though they were.
+    """
+
+    time: int
+    end: int
+    statements: list[int] = field(default_factory=list)
+    kinds: set[str] = field(default_factory=set)
+    told: frozenset[int] | None = None
+    n_told: int = 0
+    asked: set[int] = field(default_factory=set)
+    stopped: set[int] = field(default_factory=set)
+    created: dict[Partition, tuple[int, ...]] = field(default_factory=dict)
+    led: list[int] = field(default_factory=list)
+    failed: list[int] = field(default_factory=list)
+    shrunk: dict[Partition, int] = field(default_factory=dict)
+    online_again: set[int] = field(default_factory=set)
+
+    @property
+    def only_metadata(self) -> bool:
+        """Whether nothing but UpdateMetadata is in it."""
+        return bool(self.kinds) and all(STAGE[kind] == METADATA for kind in self.kinds)
+
+
+def split_batches(
+    statements: Sequence[Statement], numbers: Sequence[int], marks: Sequence[int] = ()
+) -> list[Batch]:
+    """Batches of one controller's lines, in order; an event that begins (`marks`) ends one."""
+    found: list[Batch] = []
+    stage, kind = CHANGES, ""
+    for number in numbers:
+        statement = statements[number]
+        if statement.kind not in STAGE:
+            continue
+        now = STAGE[statement.kind]
+        time = statement.entry.time
+        ends = now < stage or (
+            now == stage == METADATA and kind == statement.kind == "sent_update_metadata"
+        )
+        goes_on = stage == LEADS and now == METADATA  # One follows the other in every call.
+        if not found or ends or time - found[-1].end > PAUSE_MS or (
+            not goes_on
+            and bisect.bisect_right(marks, time) > bisect.bisect_right(marks, found[-1].end)
+        ):
+            found.append(Batch(time, time))
+        _take(found[-1], statement, number)
+        stage, kind = now, statement.kind
+    return found
+
+
+def _take(batch: Batch, statement: Statement, number: int) -> None:
+    said, kind = statement.said, statement.kind
+    batch.end = statement.entry.time
+    batch.statements.append(number)
+    batch.kinds.add(kind)
+    if kind == "sent_update_metadata":
+        batch.told, batch.n_told = frozenset(said["brokers"]), said["n"]
+    elif kind == "sent_update_metadata_partition":
+        brokers = said["brokers"] if "brokers" in said else (said["broker"],)
+        batch.told = frozenset(brokers) | (batch.told or frozenset())
+        batch.n_told += 1
+    elif kind.startswith("sent_leader_and_isr"):
+        batch.asked.add(said["broker"])
+    elif kind.startswith("sent_stop_replica"):
+        batch.stopped.add(said["broker"])
+    elif kind == "partition_new":
+        batch.created[said["partition"]] = said["replicas"]
+    elif kind == "partition_led":
+        batch.led.append(number)
+    elif kind in ("partition_failed", "replica_failed"):
+        batch.failed.append(number)
+    elif kind == "replica_moved" and said["before"] == said["after"] == "OnlineReplica":
+        batch.online_again.add(said["replica"])
+    elif kind == "shrunk":
+        batch.shrunk[said["partition"]] = said["replica"]

@@ -1,0 +1,155 @@
+"""Events of a controller, and the lines that announce them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kfast.log_replay.events.batches import Batch
+from kfast.log_replay.terms.terms import Term
+from kfast.log_replay.wording.forms import Statement
+
+CLAIM_MS = 60_000
+"""Batches that begin later than this after the last of an event belong to another one."""
+
+COVERED_MS = 5_000
+"""For so long after an event that controller.log announces, that file is taken to have no hole."""
+
+TIE_MS = 2
+"""Lines of the two files this close together may stand in either order."""
+
+
+MOVES = frozenset({"caught_up", "reassign"})
+"""Events that may take several live replicas of a partition out at once."""
+
+DELETES = frozenset({"delete", "deleted"})
+"""Events that take out all replicas of a topic, also live ones."""
+
+TAKES_OUT = frozenset({"failover", "brokers"}) | DELETES
+"""Events that may take several replicas of a partition out at once."""
+
+POINTS = frozenset({"failover", "resume"})
+"""Events that a stretch begins with: a controller is elected, or its log goes on."""
+
+RESTART_MS = 500
+"""A deletion is announced within this time of the line that says it starts."""
+
+
+@dataclass
+class LogEvent:
+    """One event of a controller.
+
+    Attributes
+    ----------
+    kind : str
+        `failover`, `resume`, `brokers`, `shutdown`, `topics`, `partitions`, `isr`, `rebalance`,
+        `election`, `reassign`, `caught_up`, `delete`, `deleted`, `dir_failure`, `dir_answer`,
+        `unclean`, `modified`, `hidden_isr` or `isr_written`.
+    time : int
+    at : int
+        Number of the statement before which it happens.
+    said : dict
+        Its arguments.
+    term : Term
+    inferred : bool
+        No line announces it.
+    batches : list of Batch
+        What state-change.log shows of it.
+    number : float
+        Place among all events of the cluster.
+    """
+
+    kind: str
+    time: int
+    at: int
+    said: dict[str, Any]
+    term: Term
+    inferred: bool = False
+    batches: list[Batch] = field(default_factory=list)
+    number: float = 0
+
+
+BALANCE_MS = 2000
+"""How long the elections of one check for unbalanced leaders may take."""
+
+MARKS: dict[str, Callable[[Statement], tuple[str, dict[str, Any]] | None]] = {
+    "broker_change": lambda s: ("brokers", {
+        "added": s.said["added"], "deleted": s.said["deleted"],
+        "bounced": s.said.get("bounced", ()), "live": s.said["live"],
+    }),
+    "shutdown": lambda s: ("shutdown", {"broker": s.said["broker"]}),
+    "new_topics": lambda s: None if not (s.said["topics"] or s.said["deleted"]) else ("topics", {
+        "created": s.said["assignments"], "deleted": s.said["deleted"],
+        "names": s.said["topics"],
+    }),
+    "partitions_added": lambda s: ("partitions", {"created": s.said["assignments"]}),
+    "isr_updating": lambda s: ("isr", {"partitions": s.said["partitions"]}),
+    "isr_notified": lambda s: ("isr", {"partitions": s.said["partitions"], "notified": True}),
+    "rebalance": lambda _: ("rebalance", {}),
+    "rebalance_check": lambda _: ("rebalance", {}),
+    "election": lambda s: None if _is_idle(s) else ("election", {
+        "type": s.said["type"], "partitions": s.said["partitions"], "trigger": s.said["trigger"],
+    }),
+    "caught_up": lambda s: ("caught_up", {
+        "partition": s.said["partition"], "replicas": s.said.get("replicas", ()),
+    }),
+    "delete_topics": lambda s: ("delete", {"topics": s.said["topics"]}),
+    "stop_response": lambda s: ("deleted", {
+        "broker": s.said["broker"], "error": s.said["error"],
+    }),
+    "log_dir_failure": lambda s: None if not s.said["brokers"] else (
+        "dir_failure", {"brokers": s.said["brokers"]}
+    ),
+    "replicas_offline": lambda s: ("dir_answer", {
+        "broker": s.said["broker"], "partitions": s.said["partitions"],
+    }),
+    "unclean_enabled": lambda _: ("unclean", {"topics": None}),
+    "unclean_enabled_topic": lambda s: ("unclean", {"topics": [s.said["topic"]]}),
+    "broker_modified": lambda _: ("modified", {}),
+}
+"""Lines that announce an event, and what event."""
+
+
+def _is_idle(statement: Statement) -> bool:
+    """Whether an election is of no partition."""
+    return not statement.said["partitions"]
+
+
+def first_registered(statements: Sequence[Statement], term: Term) -> dict[int, int] | None:
+    """Brokers registered when a term, or what is left of its log, begins; with their epochs.
+
+    None where no line tells.
+    """
+    epochs: dict[int, int] = {}
+    for number in term.statements:
+        said, kind = statements[number].said, statements[number].kind
+        if kind == "broker_epochs":
+            for broker, epoch in said["epochs"].items():
+                epochs.setdefault(broker, epoch)
+            if said["initial"]:
+                return dict(said["epochs"])
+    for number in term.statements:
+        said, kind = statements[number].said, statements[number].kind
+        if kind == "active_brokers":
+            live = set(said["brokers"])
+        elif kind == "broker_change":
+            live = (set(said["live"]) - set(said["added"])) | set(said["deleted"])
+        elif kind in ("sent_update_metadata", "sent_update_metadata_partition") and (
+            said.get("brokers")
+        ):
+            live = set(said["brokers"])
+        elif kind == "live_brokers":
+            shutting = statements[term.statements[term.statements.index(number) - 1]]
+            live = set(said["brokers"]) | set(shutting.said.get("brokers", ()))
+        elif kind == "broker_epochs":
+            live = set(said["epochs"])
+        else:
+            continue
+        return {broker: epochs.get(broker, 0) for broker in sorted(live)}
+    return None
+
+
+def is_hole(point: LogEvent) -> bool:
+    """Whether lines are missing before a failover, or where the log goes on."""
+    return bool(point.said.get("hole")) or point.kind == "resume" or not point.term.follows

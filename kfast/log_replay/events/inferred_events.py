@@ -1,0 +1,190 @@
+"""Guess which event wrote a batch of state-change.log that nothing in controller.log announces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kfast.log_replay.events.batches import Batch
+from kfast.log_replay.events.events import CLAIM_MS, LogEvent
+from kfast.log_replay.terms.terms import Term
+from kfast.log_replay.wording.forms import Statement
+from kfast.log_replay.wording.values import Assigned, Partition
+
+
+class Guesser:
+    """Knows what the batches so far told of a term, and guesses what wrote the next ones.
+
+    Parameters
+    ----------
+    statements : sequence of Statement
+    term : Term
+    registered : set of int
+        Brokers at the beginning.
+    """
+
+    def __init__(
+        self, statements: Sequence[Statement], term: Term, registered: set[int]
+    ) -> None:
+        self.statements = statements
+        self.term = term
+        self.registered = registered
+        self.led: dict[Partition, tuple[int, tuple[int, ...]]] = {}
+
+    def apply(self, event: LogEvent) -> None:
+        """Keep up who is registered."""
+        said = event.said
+        if event.kind == "failover":
+            self.registered = set(said["registered"] or ())
+        elif event.kind == "brokers":
+            self.registered |= set(said["added"])
+            self.registered -= set(said["deleted"])
+
+    def take(self, batch: Batch) -> None:
+        """Keep up who leads what."""
+        for number in (*batch.led, *batch.statements):
+            statement = self.statements[number]
+            record = statement.said.get("record")
+            if statement.kind in ("partition_led", "shrunk") and record is not None:
+                self.led[statement.said["partition"]] = (record.leader, record.isr or ())
+
+    def is_lone_isr(self, batch: Batch) -> bool:
+        """Whether a batch is nothing but UpdateMetadata of some partitions, to everybody."""
+        return batch.only_metadata and batch.n_told > 0 and batch.told == frozenset(self.registered)
+
+    def infer(
+        self, batches: Sequence[Batch], place: int, until: int | None, events: Sequence[LogEvent]
+    ) -> tuple[LogEvent, int] | None:
+        """What event a batch begins, and which batch is the first after it."""
+        batch = batches[place]
+        near = [
+            b for b in batches[place : place + 4]
+            if b is batch or (
+                b.time - batch.time < CLAIM_MS and (until is None or b.time < until)
+            )
+        ]
+        begins = all(event.time > batch.time for event in events)
+        if begins and self._looks_like_failover(near):
+            registered = dict.fromkeys(sorted(batch.told or ()), 0)
+            return self._event("failover", batch, {"registered": registered}), place + 1
+        if batch.created:
+            return self._event("topics", batch, {
+                "created": {p: Assigned(ids) for p, ids in batch.created.items()},
+                "deleted": (), "names": tuple({topic for topic, _ in batch.created}),
+            }), place + 1
+        started = self.startup(near)
+        if started:
+            live = tuple(sorted(self.registered | started[0]))
+            return self._event("brokers", batch, {
+                "added": tuple(sorted(started[0])), "deleted": (), "bounced": (), "live": live,
+            }), place + started[1]
+        shutting = self._shutdown(near)
+        if shutting is not None:
+            return self._event("shutdown", batch, {"broker": shutting}), place + 1
+        elected = self._elected(batch)
+        if elected:
+            return self._event("election", batch, {
+                "type": "PREFERRED", "partitions": elected, "trigger": "",
+            }), place + 1
+        if len(batch.online_again) == 1:
+            # Up to 2.1 no line announces that a log directory failed; all its broker's replicas
+            # are asked for.
+            return self._event("dir_failure", batch, {
+                "brokers": tuple(batch.online_again),
+            }), place + 1
+        failed = self._failure(near)
+        if failed:
+            live = tuple(sorted(self.registered - failed))
+            return self._event("brokers", batch, {
+                "added": (), "deleted": tuple(sorted(failed)), "bounced": (), "live": live,
+            }), place + 1
+        if self.is_lone_isr(batch):
+            return self._hidden_isr(batch), place + 1
+        if batch.only_metadata and batch.told == frozenset(self.registered) and batch.told:
+            return self._event("modified", batch, {}), place + 1
+        return None
+
+    def _event(self, kind: str, batch: Batch, said: dict[str, Any]) -> LogEvent:
+        return LogEvent(kind, batch.time, batch.statements[0], said, self.term, inferred=True)
+
+    def _looks_like_failover(self, near: Sequence[Batch]) -> bool:
+        first = near[0]
+        return (
+            len(near) > 1 and first.only_metadata and first.n_told == 0 and bool(first.told)
+            and "sent_leader_and_isr" in near[1].kinds and near[1].told == first.told
+        )
+
+    def startup(self, near: Sequence[Batch]) -> tuple[set[int], int] | None:
+        """Brokers that start, told alone what all others know; and how many batches tell it."""
+        for n, batch in enumerate(near[:2]):
+            new = set(batch.told or ()) - self.registered
+            if batch.only_metadata and new and not set(batch.told or ()) & self.registered:
+                return new, n + 1
+            if not (batch.only_metadata and batch.n_told == 0):
+                return None
+        return None
+
+    def _shutdown(self, near: Sequence[Batch]) -> int | None:
+        """Broker in a controlled shutdown that these batches begin with."""
+        batch = near[0]
+        for number in batch.failed:
+            statement = self.statements[number]
+            if any("ControlledShutdown" in line for line in statement.entry.more[:1]):
+                leader = self.led.get(statement.said["partition"], (None, ()))[0]
+                if leader is not None and leader >= 0:
+                    return leader
+        left: dict[int, int] = {}
+        for number in batch.led:
+            said = self.statements[number].said
+            if said["before"] != "OnlinePartition" or said.get("record") is None:
+                continue
+            before = self.led.get(said["partition"])
+            if before is None:
+                others = set(batch.asked) - set(said["record"].isr or ())
+                gone = {b for b in others if b in self.registered}
+            else:
+                gone = set(before[1]) - set(said["record"].isr or ())
+            for broker in gone:
+                left[broker] = left.get(broker, 0) + 1
+        if left and max(left.values()) * 2 > len(batch.led):
+            return max(left, key=lambda broker: left[broker])
+        stops = {b for later in near for b in later.stopped}
+        if batch.stopped and not batch.shrunk and not batch.led and len(stops) == 1:
+            return next(iter(stops))
+        return None
+
+    def _elected(self, batch: Batch) -> tuple[Partition, ...]:
+        """Partitions of an election on demand."""
+        return tuple(
+            self.statements[number].said["partition"] for number in batch.led
+            if self.statements[number].said["before"] == "OnlinePartition"
+        )
+
+    def _failure(self, near: Sequence[Batch]) -> set[int]:
+        """Brokers that are gone, going by who is told no more or leaves ISRs."""
+        for batch in near:
+            if not batch.shrunk and batch.told and batch.told < frozenset(self.registered) and (
+                "sent_leader_and_isr" in batch.kinds or batch.led
+            ):
+                return set(self.registered) - set(batch.told)
+            removed = set(batch.shrunk.values()) & self.registered
+            if removed and batch.told is not None and not removed & set(batch.told):
+                return removed
+        return set()
+
+    def _hidden_isr(self, batch: Batch) -> LogEvent:
+        """Leaders changed ISRs; only newer or traced lines say of which partitions."""
+        updates = self.announced(batch)
+        if updates:
+            return self._event("isr", batch, {"partitions": tuple(updates), "updates": updates})
+        return self._event("hidden_isr", batch, {"n": batch.n_told})
+
+    def announced(self, batch: Batch) -> dict[Partition, tuple[tuple[int, ...], int | None]]:
+        """ISR and version of partitions that traced UpdateMetadata lines say."""
+        updates = {}
+        for number in batch.statements:
+            statement = self.statements[number]
+            record = statement.said.get("record")
+            if "partition" in statement.said and record is not None and record.isr is not None:
+                updates[statement.said["partition"]] = (record.isr, record.version)
+        return updates

@@ -1,0 +1,67 @@
+"""Topics whose unclean elections are enabled by their own configuration, which no line says.
+
+An election that takes a leader from outside the ISR gives it away; not so where the version has
+run ahead of the leader epoch since the ISR was told, for then a leader has written another one.
+
+Source: docs/controller.md, section 4, for which elections may leave the ISR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kfast.log_replay.wording.forms import Statement
+from kfast.log_replay.wording.subjects import subjects
+from kfast.log_replay.wording.values import Partition
+
+ASKED_MS = 30_000
+"""An unclean election that somebody asked for takes no longer than this."""
+
+
+def unclean_topics(statements: Sequence[Statement], lines: Sequence[int]) -> frozenset[str]:
+    """Topics with a partition that got a leader from outside its last known ISR.
+
+    Topics for which a line says that unclean elections are enabled are left out: there the line
+    is an event.
+    """
+    isr: dict[Partition, frozenset[int]] = {}
+    leads: dict[Partition, int] = {}
+    leaderless: set[Partition] = set()
+    found: set[str] = set()
+    announced: set[str] = set()
+    asked: dict[Partition, int] = {}
+    for number in lines:
+        line = statements[number]
+        if line.kind in ("unclean_enabled_topic", "unclean_enabled"):
+            announced.add(line.said.get("topic", ""))
+        if line.kind == "elects_unclean":  # Up to 1.0, only where it is allowed.
+            found.add(line.said["partition"][0])
+        if line.kind == "election" and line.said["type"] == "UNCLEAN":
+            asked.update(dict.fromkeys(line.said["partitions"], line.entry.time))
+        if line.actor != "controller":
+            continue
+        for partition, said in subjects(line):
+            record = said.get("record")
+            members = record.isr if record is not None else said.get("isr")
+            if not members:
+                continue
+            known, written = isr.get(partition), False
+            if record is not None and None not in (record.version, record.leader_epoch) and (
+                record.leader != -2  # Of a topic that is being deleted: no real record.
+            ):
+                lead = record.version - record.leader_epoch
+                written = leads.setdefault(partition, lead) != lead and partition not in leaderless
+                leads[partition] = lead
+            if line.kind == "partition_led" and record is not None and (
+                known is not None and said["before"] == "OfflinePartition"
+                and len(members) == 1 and members[0] == record.leader
+                and not known & set(members) and not written
+                and line.entry.time - asked.get(partition, -ASKED_MS) >= ASKED_MS
+            ):
+                found.add(partition[0])
+            isr[partition] = frozenset(members)
+            if record is not None and record.leader == -1:  # Nobody writes its ISR.
+                leaderless.add(partition)
+            else:
+                leaderless.discard(partition)
+    return frozenset() if "" in announced else frozenset(found - announced)

@@ -1,0 +1,74 @@
+"""Give a simulated partition the epochs that lines told: what counted from 0 counts from them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from kfast.log_replay.checks import MISSING, Check
+from kfast.log_replay.comparison.worlds import Trace, World
+from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility
+
+
+def settle(world: World, row: int, found: dict[str, int]) -> None:
+    """Give a row the epochs that lines told; what counted from 0 counts from them now."""
+    simulation = world.simulation
+    possibility = simulation.possibility[row]
+    if not found or not possibility.starts:
+        return
+    state = simulation.state
+    record = state.records[row : row + 1]
+    shift = {"leader_epoch": found.get("epoch", 0), "version": found.get("version", 0)}
+    for name, by in shift.items():
+        record[name] += by
+    own = found.get("record_epoch")
+    if own is not None and int(record["controller_epoch"][0]) == UNKNOWN_EPOCH:
+        record["controller_epoch"] = own
+    unread = simulation.unread.get(row)
+    if unread is not None:
+        simulation.unread[row] = dataclasses.replace(
+            unread, leader_epoch=unread.leader_epoch + shift["leader_epoch"],
+            version=unread.version + shift["version"],
+            controller_epoch=own if own is not None and unread.controller_epoch == UNKNOWN_EPOCH
+            else unread.controller_epoch,
+        )
+    simulation.stored[row, 0] += shift["version"]
+    if own is not None and simulation.stored[row, 1] == UNKNOWN_EPOCH:
+        simulation.stored[row, 1] = own
+    for item in simulation.items.get(row, ()):
+        for name, by in shift.items():
+            if by and item.said.get(name) is not None and item.said[name] >= 0:
+                item.said[name] += by
+        if own is not None and item.said.get("controller_epoch") == UNKNOWN_EPOCH:
+            item.said["controller_epoch"] = own
+    for key, heard in world.brokers.memory.items():
+        if key[1] == row and heard.leader_epoch >= 0:
+            world.brokers.memory[key] = heard._replace(
+                leader_epoch=heard.leader_epoch + shift["leader_epoch"]
+            )
+    settle_trace(possibility, world.traces[row], found)
+
+
+def settle_trace(possibility: Possibility, trace: Trace, found: Mapping[str, int]) -> None:
+    """Let checks and the start of a possibility count from what was found."""
+    start = possibility.starts[-1]
+    trace.checks = [
+        (n, at, shifted(check, found) if at == len(possibility.starts) else check)
+        for n, at, check in trace.checks
+    ]
+    possibility.starts[-1] = dataclasses.replace(
+        start,
+        leader_epoch=found.get("epoch", start.leader_epoch),
+        version=found.get("version", start.version),
+        controller_epoch=found.get("record_epoch", start.controller_epoch),
+    )
+
+
+def shifted(check: Check, found: Mapping[str, int]) -> Check:
+    """A check whose prediction counts from what was found."""
+    if check.counted not in found or check.predicted is MISSING or check.predicted is None:
+        return check
+    if check.counted == "record_epoch":
+        known = check.predicted != UNKNOWN_EPOCH
+        return check if known else check._replace(predicted=found["record_epoch"])
+    return check._replace(predicted=check.predicted + found[check.counted])

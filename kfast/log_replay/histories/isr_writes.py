@@ -1,0 +1,333 @@
+"""ISRs that leaders wrote into the store and no line names, told by the records that follow.
+
+Every write of a controller raises both the leader epoch and the version of a record; a leader that
+writes an ISR raises the version alone. So where the version runs ahead of the epoch between two
+records of a partition, a leader has written in between; so it has where a replica is back in the
+ISR. The next record tells which ISR it was. All such writes of a stretch are put into the script
+at once; each partition keeps those that explain more lines than they cost.
+
+Source: docs/controller.md, sections 1.4 and 6.10, for who writes what.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kfast.log_replay.comparison.facts import WRITTEN
+from kfast.log_replay.comparison.worlds import World
+from kfast.log_replay.events.events import LogEvent, is_hole
+from kfast.log_replay.histories.explorer import Explorer
+from kfast.log_replay.histories.stretches import COST, Stretch, go_through
+from kfast.log_replay.histories.unlogged_events import Troubled, begin_again, gains, settle_with
+from kfast.log_replay.wording.subjects import subjects
+from kfast.log_replay.wording.values import Partition
+
+MOST_WRITES = 8
+"""More ISR writes than this between two records are not believed."""
+
+TIMES = 3
+"""So often the writes are simulated, each time without those that did not help."""
+
+KINDS = frozenset({
+    "partition_led", "shrunk", "sent_leader_and_isr_partition", "sent_update_metadata_partition",
+    "isr_record", "all_leaders", "sent_reassignment", "election",
+})
+"""Lines of a controller that tell a record with its ISR, or that one replica is in it."""
+
+
+class Mention(NamedTuple):
+    """A record that a line tells.
+
+    `ahead` is its version less its leader epoch, None where the line does not say both; `left` are
+    replicas that its event took out of the ISR.
+    """
+
+    number: int
+    isr: frozenset[int]
+    leader_epoch: int
+    ahead: int | None
+    left: frozenset[int] = frozenset()
+    created: bool = False
+    leader: int | None = None
+
+
+@dataclass
+class Write:
+    """An ISR that a leader wrote, and the place of the event that it comes before.
+
+    `seen` are leader epoch and version of the record that tells it, where it says both.
+    """
+
+    partition: Partition
+    isr: frozenset[int]
+    times: int
+    place: int
+    seen: tuple[int, int] | None
+
+
+def find_writes(
+    explorer: Explorer, before: World, first: int, troubled: Troubled
+) -> Troubled:
+    """Put the writes that records tell of into a stretch; returns what they do not explain."""
+    stretch = Stretch(explorer.cluster, explorer.statements, first, explorer.next_cut(first))
+    in_isr = explorer.world.simulation.controller.profile.rebalances_in_isr
+    writes = [
+        write for partition, mentions in _mentions(
+            stretch, set(troubled), _preferred(explorer)
+        ).items()
+        for write in _writes(stretch, partition, _with_base(explorer, before, stretch, partition,
+                                                            mentions), in_isr)
+    ]
+    earlier = explorer.cluster.events[first - 1] if first else None
+    if earlier is None or is_hole(stretch.point):
+        earlier = None
+        writes = [write for write in writes if write.place > 0]
+    for _ in range(TIMES):
+        some = {write.partition for write in writes}
+        if not some:
+            return troubled
+        world = begin_again(explorer, before, stretch.point, some)
+        trial = stretch.with_events(_with_writes(stretch.events, writes, earlier))
+        go_through(world, trial, some)
+        gained = gains(explorer.world, world, some, stretch.begin, stretch.end)
+        helped = {p for p, gain in gained.items() if gain > COST[WRITTEN]}
+        if helped == some:
+            last = first + len(stretch.events)
+            explorer.cluster.events[first:last] = trial.events
+            settle_with(explorer, world, some, WRITTEN, stretch.begin, troubled)
+            break
+        writes = [write for write in writes if write.partition in helped]
+    return {
+        p: wrong for p, wrong in troubled.items() if wrong > explorer.known.get(p, 0.0) + 0.5
+    }
+
+
+# --- what the lines tell ------------------------------------------------------------------------
+
+
+def _mentions(
+    stretch: Stretch, partitions: set[Partition], preferred: dict[Partition, int]
+) -> dict[Partition, list[Mention]]:
+    """Records of some partitions, in the order of the log.
+
+    Automatic balancing elects only a preferred replica that is in the ISR.
+    """
+    found: dict[Partition, list[Mention]] = {}
+    kinds = KINDS if _tells_versions(stretch) else KINDS | {"received"}
+    for number in stretch.lines:
+        line = stretch.statements[number]
+        if line.kind not in kinds:
+            continue
+        for partition, said in subjects(line):
+            record = said.get("record")
+            if line.kind == "election" and partition in found and (
+                said["trigger"] == "AutoTriggered" and preferred.get(partition, -1) >= 0
+            ):
+                last = found[partition][-1]
+                if preferred[partition] not in last.isr:
+                    found[partition].append(last._replace(
+                        number=number, isr=last.isr | {preferred[partition]}, ahead=None,
+                        created=False, left=frozenset(),
+                    ))
+            if partition not in partitions or record is None or record.isr is None:
+                continue
+            if record.leader_epoch is None or record.leader == -2:
+                continue
+            ahead = None if record.version is None else record.version - record.leader_epoch
+            left = frozenset({said["replica"]}) if line.kind == "shrunk" else frozenset()
+            created = line.kind == "partition_led" and said["before"] == "NewPartition"
+            found.setdefault(partition, []).append(Mention(
+                number, frozenset(record.isr), record.leader_epoch, ahead, left, created,
+                record.leader,
+            ))
+    return found
+
+
+def _tells_versions(stretch: Stretch) -> bool:
+    """Whether the controller says versions; up to 0.11 only those that get its requests do."""
+    return any(
+        stretch.statements[number].said["record"].version is not None for number in stretch.lines
+        if stretch.statements[number].kind == "sent_leader_and_isr_partition"
+    )
+
+
+def _preferred(explorer: Explorer) -> dict[Partition, int]:
+    simulation = explorer.world.simulation
+    return {p: simulation.preferred(rows[0]) for p, rows in simulation.rows.items() if rows}
+
+
+def _with_base(
+    explorer: Explorer, before: World, stretch: Stretch, partition: Partition,
+    mentions: list[Mention],
+) -> list[Mention]:
+    """The record at the beginning of the stretch, as far as it is known, and those that follow."""
+    simulation = explorer.world.simulation
+    base: list[Mention] = []
+    for row in simulation.rows_of(partition):
+        starts = simulation.possibility[row].starts
+        if starts and starts[-1].point is stretch.point:
+            start = starts[-1]
+            if start.leader_epoch is None or start.version is None:
+                return mentions
+            return [Mention(stretch.begin, frozenset(start.isr), start.leader_epoch,
+                            start.version - start.leader_epoch), *mentions]
+    for row in before.simulation.rows_of(partition):
+        leadership = before.simulation.state.leadership(row)
+        if leadership is not None and not any(before.simulation.possibility[row].unknown()[:2]):
+            base = [Mention(stretch.begin, frozenset(leadership.isr), leadership.leader_epoch,
+                            leadership.version - leadership.leader_epoch)]
+    return [*base, *mentions]
+
+
+def _smooth(mentions: Sequence[Mention]) -> list[Mention]:
+    """Replace a lead of the version that stands alone among its neighbours: it may be a fault."""
+    told = [at for at, mention in enumerate(mentions) if mention.ahead is not None]
+    smooth = list(mentions)
+    for before, at, after in zip(told, told[1:], told[2:], strict=False):
+        near = [mentions[place].ahead or 0 for place in (before, at, after)]
+        smooth[at] = mentions[at]._replace(ahead=sorted(near)[1])
+    return smooth
+
+
+def _writes(
+    stretch: Stretch, partition: Partition, mentions: Sequence[Mention], in_isr: bool
+) -> list[Write]:
+    """Writes of a partition that the lines give away."""
+    unclean = partition[0] in stretch.cluster.unclean
+    found: list[Write] = []
+    last: Mention | None = None
+    lead: int | None = None
+    guessed: tuple[Write, tuple[int, frozenset[int]]] | None = None
+    owners = [event.at for event in stretch.events]
+    seen: set[tuple[int, frozenset[int]]] = set()
+    for mention in _smooth(mentions):
+        record = mention.leader_epoch, mention.isr
+        if last is not None and mention.leader_epoch < last.leader_epoch and record in seen:
+            continue  # Up to 2.3 a raised epoch is not cached, and the old record is sent again.
+        seen.add(record)
+        if mention.created or last is None:
+            last, lead = mention, mention.ahead
+            continue
+        isr = mention.isr
+        moved = mention.leader_epoch > last.leader_epoch
+        if moved:  # Else the replica was out of the ISR already, and nothing was written.
+            isr |= mention.left or _taken_out(stretch, owners, mention, last)
+            if mention.leader == -1 and last.leader is not None and not mention.isr <= last.isr:
+                isr |= last.isr & {last.leader}  # It wrote the ISR, so it was in it.
+        times = 0
+        if mention.ahead is not None:
+            known = lead if lead is not None else mention.ahead
+            times = mention.ahead - known
+            lead = max(known, mention.ahead)
+            if times > 0 and guessed is not None and (
+                guessed[1] == record or (times == 1 and mention.leader != last.leader == -1)
+            ):
+                guessed[0].times += times  # This line tells how many writes it took.
+                times = 0
+        elif not isr <= last.isr and not (unclean and moved and len(isr) == 1):
+            times = 1
+        if mention.ahead is None and times and lead is not None:
+            lead += times
+        changes = mention.isr != last.isr if not moved else not isr <= last.isr or times > 1
+        if 1 <= times <= MOST_WRITES and (changes or times > 1 or mention.isr < last.isr):
+            found.append(Write(
+                partition, isr, times,
+                _place(stretch, owners, partition, last.number, mention.number, in_isr),
+                None if mention.ahead is None else
+                (mention.leader_epoch, mention.leader_epoch + mention.ahead),
+            ))
+            guessed = (found[-1], record) if mention.ahead is None else None
+        last = mention
+    return found
+
+
+def _taken_out(
+    stretch: Stretch, owners: Sequence[int], mention: Mention, last: Mention
+) -> frozenset[int]:
+    """Brokers that the event of a line takes out of the ISR."""
+    event = stretch.events[max(bisect.bisect_right(owners, mention.number) - 1, 0)]
+    if event.kind == "shutdown":
+        return frozenset({event.said["broker"]})
+    if event.kind == "brokers":
+        gone = frozenset((*event.said["deleted"], *event.said["bounced"]))
+        if mention.leader == last.leader and mention.isr == last.isr:
+            return gone  # Its leader had put it back after its controlled shutdown.
+        return last.isr & gone
+    return frozenset()
+
+
+def _place(
+    stretch: Stretch, owners: Sequence[int], partition: Partition, since: int, number: int,
+    in_isr: bool,
+) -> int:
+    """Place of the event before which a write that shows at a line comes.
+
+    Where the controller was notified in between it is the notification, else the event that the
+    line tells of; a check for imbalance has read the record before its elections. Where such a
+    check looks for the preferred replica in the ISRs (`in_isr`), it looks at what is cached, which
+    a controller that was not notified has read when it was elected.
+    """
+    place = bisect.bisect_right(owners, number) - 1
+    for at in range(max(bisect.bisect_right(owners, since), 1), place + 1):
+        event = stretch.events[at]
+        if event.kind == "isr" and partition in event.said["partitions"] and (
+            partition not in event.said.get("updates", {})
+        ):
+            return at
+        if event.kind == "delete" and partition[0] in (event.said["topics"] or ()):
+            return at  # It takes all out of the ISR, which nobody writes any more.
+    shown = place
+    while place > 1 and stretch.events[place].kind == "election" and (
+        stretch.events[place].said["trigger"] == "AutoTriggered"
+        and stretch.events[place - 1].kind in ("rebalance", "election")
+    ):
+        place -= 1
+    if place < shown and in_isr and since <= stretch.begin:
+        return 0
+    return place
+
+
+# --- putting them into the script ---------------------------------------------------------------
+
+
+def _with_writes(
+    events: Sequence[LogEvent], writes: Sequence[Write], earlier: LogEvent | None
+) -> list[LogEvent]:
+    """Events of a stretch with one more before each that has writes before it.
+
+    `earlier` is the last event before the stretch.
+    """
+    by_place: dict[int, list[Write]] = {}
+    for write in writes:
+        by_place.setdefault(write.place, []).append(write)
+    found: list[LogEvent] = []
+    for place, event in enumerate(events):
+        for some in _in_turn(by_place.get(place, ())):
+            before = found[-1] if found else earlier
+            assert before is not None, "what leaders wrote before the log begins is no event"
+            found.append(LogEvent(
+                "isr_written", max(before.time, event.time - 1), event.at,
+                {"updates": {w.partition: tuple(sorted(w.isr)) for w in some},
+                 "writes": {w.partition: w.times for w in some},
+                 "ahead": {w.partition: w.seen for w in some if w.seen is not None},
+                 "reason": WRITTEN},
+                before.term, inferred=True, number=(before.number + event.number) / 2,
+            ))
+        found.append(event)
+    return found
+
+
+def _in_turn(writes: Sequence[Write]) -> list[list[Write]]:
+    """Writes of one place: those of one partition one after the other."""
+    turns: list[list[Write]] = []
+    for write in writes:
+        free = next((turn for turn in turns if all(w.partition != write.partition for w in turn)),
+                    None)
+        if free is None:
+            turns.append([write])
+        else:
+            free.append(write)
+    return turns

@@ -1,0 +1,237 @@
+"""Find out what the log does not say: records before it begins, and what holes hide.
+
+The log of a cluster is cut at every failover and hole. Stretch by stretch, every partition is
+simulated from what it was at the end of the last stretch. Where that does not agree with the
+lines, and at the beginning, all that its record may have been is simulated side by side, and the
+lines choose. Adopting a record costs more than one wrong line: a single line that disagrees with
+all others stays a contradiction.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from kfast.log_replay.checks import MISSING, Check, agrees
+from kfast.log_replay.comparison.broker_lines import BROKER_COMPARE
+from kfast.log_replay.comparison.cases import Case, View
+from kfast.log_replay.comparison.facts import ANSWER, BEFORE, BETWEEN, HOLE, WRITTEN
+from kfast.log_replay.comparison.partition_lines import COMPARE
+from kfast.log_replay.comparison.worlds import Trace, World, run_event
+from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility, Start
+from kfast.log_replay.events.clusters import Cluster
+from kfast.log_replay.events.events import POINTS, LogEvent
+from kfast.log_replay.wording.forms import Statement
+from kfast.log_replay.wording.subjects import subjects
+from kfast.log_replay.wording.values import Partition
+
+COST = {BEFORE: 0.0, HOLE: 1.2, BETWEEN: 1.6, ANSWER: 2.2, WRITTEN: 1.6}
+"""What adopting costs, in lines that disagree."""
+
+UNLIKELY = 0.05
+"""Added for each thing that is not as it usually is: so that ties go to the usual."""
+
+
+class Stretch:
+    """One stretch of a cluster's log, from one failover or hole to the next.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    statements : sequence of Statement
+    first, last : int
+        Places of its events: `first` is the failover or hole, or what leaders wrote right before
+        it; `last` is the first event of the next stretch.
+    """
+
+    def __init__(
+        self, cluster: Cluster, statements: Sequence[Statement], first: int, last: int
+    ) -> None:
+        self.statements = statements
+        self.cluster = cluster
+        self.events = cluster.events[first:last]
+        self.begin = self.events[0].at if first else -1
+        self.end = cluster.events[last].at if last < len(cluster.events) else len(statements)
+        self.lines = [number for number in cluster.lines if self.begin <= number < self.end]
+        self.point = next((e for e in self.events if e.kind in POINTS), self.events[0])
+
+    def with_events(self, events: list[LogEvent]) -> Stretch:
+        """Make a stretch of the same lines with other events."""
+        other = copy.copy(self)
+        other.events = events
+        return other
+
+
+def go_through(world: World, stretch: Stretch, only: set[Partition] | None = None) -> None:
+    """Run a stretch's events and compare its lines, for all partitions or for some."""
+    pending = list(stretch.events)
+    for number in stretch.lines:
+        while pending and pending[0].at <= number:
+            run_event(world, pending.pop(0))
+        line = stretch.statements[number]
+        if line.kind == "process_started":
+            world.brokers.start_by(line)
+            continue
+        _compare(world, stretch, line, number, only)
+    for event in pending:
+        run_event(world, event)
+
+
+def _compare(
+    world: World, stretch: Stretch, line: Statement, number: int, only: set[Partition] | None
+) -> None:
+    compare = (BROKER_COMPARE if line.actor == "broker" else COMPARE).get(line.kind)
+    if compare is None:
+        return
+    simulation = world.simulation
+    view = world.view(id(stretch.cluster.term_of.get(number)))
+    named = list(subjects(line))
+    for partition, said in named:
+        if only is not None and partition not in only:
+            continue
+        for row in simulation.rows_of(partition):
+            possibility = simulation.possibility[row]
+            start = len(possibility.starts)
+            trace = world.traces.setdefault(row, Trace())
+            case = Case(view, line, said, row)
+            trace.checks += [(number, start, check) for check in compare(case)]
+    if line.kind == "not_preferred":
+        _compare_unlisted(world, view, line, number, {p for p, _ in named}, only)
+
+
+def _compare_unlisted(
+    world: World, view: View, line: Statement, number: int, listed: set[Partition],
+    only: set[Partition] | None,
+) -> None:
+    """Partitions that the line does not list are led by their preferred replica, this broker."""
+    simulation = world.simulation
+    for partition in list(simulation.rows) if only is None else only:
+        if partition in listed:
+            continue
+        for row in simulation.rows_of(partition):
+            if simulation.preferred(row) != line.said["broker"] or not simulation.is_led(row):
+                continue
+            checks = COMPARE["not_preferred"](
+                Case(view, line, {"preferred": True}, row)
+            )
+            start = len(simulation.possibility[row].starts)
+            world.traces.setdefault(row, Trace()).checks += [
+                (number, start, check) for check in checks
+            ]
+
+
+# --- judging possibilities ----------------------------------------------------------------------
+
+
+def judge(possibility: Possibility, trace: Trace) -> tuple[float, dict[str, int]]:
+    """Cost of the lines that a possibility disagrees with, and the counts it must start from.
+
+    A value that counts from an unknown start takes its start from what most lines say.
+    """
+    wrong = 0.0
+    unknown = dict(zip(("epoch", "version", "record_epoch"), possibility.unknown(), strict=True))
+    votes: dict[str, Counter[int]] = {}
+    for _, start, check in trace.checks:
+        if check.predicted is None:
+            continue
+        kind = check.counted
+        if kind and unknown[kind] and start == len(possibility.starts) and (
+            check.predicted is not MISSING
+        ):
+            if kind == "record_epoch":
+                if check.predicted == UNKNOWN_EPOCH:
+                    votes.setdefault(kind, Counter())[check.logged] += 1
+                elif check.logged != check.predicted:
+                    wrong += 1
+            else:
+                votes.setdefault(kind, Counter())[check.logged - check.predicted] += 1
+        elif not agrees(check):
+            wrong += 1
+    found: dict[str, int] = {}
+    known = possibility.starts[-1].leader_epoch if possibility.starts else None
+    for kind in sorted(votes):  # The epoch before the version, which is never behind it.
+        counted = votes[kind]
+        least = 0 if kind != "version" else max(found.get("epoch", known or 0), 0)
+        value, n = max(
+            ((value, n) for value, n in counted.items() if value >= least),
+            key=lambda pair: (pair[1], -pair[0]), default=(least, 0),
+        )
+        wrong += sum(counted.values()) - n
+        found[kind] = value
+    return wrong, found
+
+
+@dataclass
+class Contest:
+    """Possibilities of one partition, of which one won.
+
+    Attributes
+    ----------
+    reason : str
+        Why there was a choice.
+    begin : int
+        First line that could decide.
+    winner : Trace
+    losers : list of Trace
+    """
+
+    reason: str
+    begin: int
+    winner: Trace
+    losers: list[Trace]
+
+    def decided_by(self) -> Iterator[tuple[int, str]]:
+        """Lines and fields that ruled a loser out: the log is the only source of what they say."""
+        alive = [
+            {(n, check.field, check.logged): check for n, _, check in loser.checks
+             if n >= self.begin} for loser in self.losers
+        ]
+        shifts: list[dict[str, int]] = [{} for _ in alive]
+        out: set[int] = set()
+        for number, _, check in self.winner.checks:
+            if number < self.begin or not agrees(check):
+                continue
+            decided = False
+            for at, checks in enumerate(alive):
+                if at in out:
+                    continue
+                other = checks.get((number, check.field, check.logged))
+                if other is not None and not _fits(other, shifts[at]):
+                    out.add(at)
+                    decided = True
+            if decided:
+                yield number, check.field
+
+
+def _fits(check: Check, shift: dict[str, int]) -> bool:
+    """Whether a check of a loser agrees, given that its counts may start anywhere."""
+    if check.predicted is MISSING or check.predicted is None:
+        return check.predicted is None
+    if not check.counted or not isinstance(check.predicted, int):
+        return agrees(check)
+    difference = check.logged - check.predicted
+    return bool(shift.setdefault(check.counted, difference) == difference)
+
+
+# --- what a record may have been ----------------------------------------------------------------
+
+
+def starts_of(
+    replicas: Sequence[int], ordered: bool, point: LogEvent, reason: str
+) -> Iterable[tuple[Start, float]]:
+    """Everything that a record may have been: leader and ISR, with how unlikely each is."""
+    orders: Iterable[tuple[int, ...]] = [tuple(replicas)]
+    if not ordered and len(replicas) <= 3:
+        orders = itertools.permutations(replicas)
+    for order in orders:
+        for size in range(len(order), 0, -1):
+            if len(order) > 4 and size not in (1, len(order) - 1, len(order)):
+                continue
+            for isr in itertools.combinations(order, size):
+                for leader in (*isr, -1):
+                    odd = (len(order) - size) + (leader != order[0]) + (leader < 0)
+                    yield Start(point, reason, leader, isr, order), UNLIKELY * odd
+

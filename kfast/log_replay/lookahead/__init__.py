@@ -1,0 +1,1 @@
+"""All that is taken from later lines."""

@@ -1,0 +1,329 @@
+"""What is known of one cluster before it is simulated: its lines, events, assignments and births.
+
+A log of several clusters is taken apart here; each is replayed for itself.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from kfast.log_replay.events.announced_events import write_script
+from kfast.log_replay.events.clusters import Cluster
+from kfast.log_replay.events.events import LogEvent, first_registered
+from kfast.log_replay.events.unclean_topics import unclean_topics
+from kfast.log_replay.lookahead.last_isr_members import note_survivors
+from kfast.log_replay.terms.absent_controllers import find_strange
+from kfast.log_replay.terms.requests import note_sessions
+from kfast.log_replay.terms.terms import Term
+from kfast.log_replay.wording.forms import Statement
+from kfast.log_replay.wording.subjects import subjects
+from kfast.log_replay.wording.values import Partition
+
+SILENCE_MS = 480_000
+"""Where a controller checks balances every five minutes, a longer silence is a hole in its log."""
+
+LOOK_AHEAD = 20_000
+"""Statements to look through for the next word on a partition."""
+
+LONG_SILENCE_MS = 1_800_000
+"""Where nothing is logged regularly, only a longer silence is taken for a hole."""
+
+
+def split_clusters(statements: Sequence[Statement], terms: list[Term]) -> list[Cluster]:
+    """Clusters of the logs, each with its lines and events."""
+    owners = _owners(statements, terms)
+    strange = find_strange(statements, terms)
+    clusters = []
+    for number in sorted({term.cluster for term in terms}):
+        own = [term for term in terms if term.cluster == number]
+        all_lines = [at for at, owner in enumerate(owners) if owner == number]
+        lines = [at for at in all_lines if at not in strange]
+        events = [event for term in own for event in write_script(statements, term)]
+        events += _holes(statements, own, events)
+        events.sort(key=lambda event: (event.at, event.kind != "resume"))
+        renumber(events)
+        _note_silences(statements, own, events)
+        if events and events[0].kind == "resume" and lines:
+            events[0].at = min(events[0].at, lines[0])
+        cluster = Cluster(number, own, lines, events)
+        cluster.strange = [at for at in all_lines if at in strange]
+        cluster.absent = {
+            statements[at].said["controller"] for at in cluster.strange
+            if "controller_epoch" in statements[at].said
+        }
+        cluster.term_of = {at: term for term in own for at in term.statements}
+        note_sessions([statements[number] for number in lines])
+        _give_epochs(statements, cluster)
+        _learn_assignments(statements, cluster)
+        _learn_births(statements, cluster)
+        cluster.unclean = unclean_topics(statements, lines)
+        note_survivors(statements, lines, events)
+        for event in events:
+            if event.kind == "caught_up":
+                event.said["ahead"] = look_ahead(
+                    statements, lines, event.at, {event.said["partition"]}
+                )
+        clusters.append(cluster)
+    return clusters
+
+
+def look_ahead(
+    statements: Sequence[Statement], lines: Sequence[int], at: int, partitions: set[Partition]
+) -> dict[Partition, tuple[int, int]]:
+    """The next leader epoch and version that lines say together, of each of some partitions."""
+    found: dict[Partition, tuple[int, int]] = {}
+    for place in range(bisect.bisect_left(lines, at), len(lines)):
+        line = statements[lines[place]]
+        if line.actor == "broker":
+            continue
+        for partition, said in subjects(line):
+            record = said.get("record")
+            if partition in partitions and partition not in found and record is not None and (
+                record.version is not None and record.leader_epoch is not None
+            ):
+                found[partition] = record.leader_epoch, record.version
+        if len(found) == len(partitions) or lines[place] - at > LOOK_AHEAD:
+            break
+    return found
+
+
+def _owners(statements: Sequence[Statement], terms: list[Term]) -> list[int | None]:
+    """Cluster of each line; None for lines that belong to none."""
+    owners: list[int | None] = [None] * len(statements)
+    for term in terms:
+        for number in term.statements:
+            owners[number] = term.cluster
+    last: dict[int, int] = {}
+    many = len({term.cluster for term in terms}) > 1
+    for number, statement in enumerate(statements):
+        if owners[number] is not None:
+            continue
+        time = statement.entry.time
+        said = statement.said
+        chosen = None
+        if statement.actor == "broker" and "controller" in said:
+            chosen = _nearest(terms, time, said["controller"], said.get("controller_epoch"))
+        if chosen is None and statement.actor == "broker" and statement.actor_id in last:
+            chosen = last[statement.actor_id]
+        if chosen is None and terms:
+            chosen = _nearest(terms, time, None, None) if many else terms[0].cluster
+        owners[number] = chosen
+        if statement.actor == "broker" and statement.actor_id is not None and chosen is not None:
+            last[statement.actor_id] = chosen
+    return owners
+
+
+def _nearest(
+    terms: list[Term], time: int, controller: int | None, epoch: int | None
+) -> int | None:
+    """Cluster whose term is nearest in time, among those with this controller and epoch."""
+    for wanted in ((controller, epoch), (controller, None), (None, None)):
+        some = [
+            term for term in terms
+            if wanted[0] in (None, term.controller) and wanted[1] in (None, term.epoch)
+        ]
+        if some:
+            return min(some, key=lambda t: (_distance(t, time), -t.start)).cluster
+    return None
+
+
+def _distance(term: Term, time: int) -> int:
+    return 0 if term.start <= time <= term.end else min(
+        abs(time - term.start), abs(time - term.end)
+    )
+
+
+def _holes(
+    statements: Sequence[Statement], terms: list[Term], events: list[LogEvent]
+) -> list[LogEvent]:
+    """Where a controller's log is silent for so long that something must be missing."""
+    regular = sum(event.kind == "rebalance" for event in events) > 2
+    limit = SILENCE_MS if regular else LONG_SILENCE_MS
+    found = []
+    for term in terms:
+        before = term.start
+        for place, number in enumerate(term.statements):
+            time = statements[number].entry.time
+            if time - before > limit:
+                rest = Term(term.controller, time, term.end, statements=term.statements[place:])
+                found.append(LogEvent("resume", time, number, {
+                    "registered": first_registered(statements, rest), "hole": True,
+                }, term, inferred=True))
+            before = time
+    return found
+
+
+def renumber(events: Sequence[LogEvent]) -> None:
+    """Give every event its place; events that are found out later get room in between."""
+    for number, event in enumerate(events):
+        event.number = number
+
+
+def _note_silences(
+    statements: Sequence[Statement], terms: list[Term], events: Sequence[LogEvent]
+) -> None:
+    """Mark failovers before which no controller wrote anything for long."""
+    times = sorted(statements[at].entry.time for term in terms for at in term.statements)
+    for event in events:
+        if event.kind == "failover":
+            at = bisect.bisect_left(times, event.time)
+            event.said["hole"] = at > 0 and event.time - times[at - 1] > SILENCE_MS
+
+
+def _give_epochs(statements: Sequence[Statement], cluster: Cluster) -> None:
+    """Registration epochs of brokers that start, from the next line that lists them."""
+    lists = [
+        (number, statements[number].said["epochs"]) for number in cluster.lines
+        if statements[number].kind == "broker_epochs"
+    ]
+    places = [number for number, _ in lists]
+    for event in cluster.events:
+        if event.kind == "brokers":
+            at = bisect.bisect_left(places, event.at)
+            if at < len(lists):
+                event.said["epochs"] = lists[at][1]
+
+
+# --- assignments ---------------------------------------------------------------------------------
+
+
+def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> None:
+    """First assignment of every partition that the log names but does not see created."""
+    created = _created(cluster)
+    votes: dict[Partition, Counter[tuple[int, ...]]] = {}
+    moved: set[Partition] = set()
+    for number in cluster.lines:
+        line = statements[number]
+        for partition, said in subjects(line):
+            if partition in created and number >= created[partition]:
+                continue
+            if partition in moved:
+                continue
+            members = cluster.members.setdefault(partition, set())
+            if line.kind in ("assignment_updating", "assignment_stored", "reassign"):
+                before = _before_move(said)
+                if before:
+                    votes[partition] = Counter({before: 1})
+                if before or partition in votes:
+                    moved.add(partition)
+                continue
+            record = said.get("record")
+            if "states" in said:
+                members.update(said["states"])
+            if "replica" in said:
+                members.add(said["replica"])
+            if record is not None:
+                members.update(record.isr or ())
+                if record.leader is not None and record.leader >= 0:
+                    members.add(record.leader)
+            members.update(said.get("isr") or ())
+            listed = said.get("replicas") or (record.replicas if record is not None else None)
+            if listed and line.kind != "not_assigned":
+                votes.setdefault(partition, Counter())[tuple(listed)] += 1
+            if line.kind in ("became_leader", "became_follower") and line.actor_id is not None:
+                members.add(line.actor_id)
+    for partition, members in cluster.members.items():
+        if partition in votes:
+            cluster.assignments[partition] = _first(votes[partition])
+            cluster.ordered.add(partition)
+        elif members:
+            cluster.assignments[partition] = tuple(sorted(members))
+
+
+def _before_move(said: dict[str, Any]) -> tuple[int, ...]:
+    """The assignment that a line says a reassignment begins from; empty where it does not."""
+    assigned = said.get("before")
+    if assigned is not None and not assigned.adding:
+        return tuple(assigned.replicas)
+    return ()
+
+
+def _first(votes: Counter[tuple[int, ...]]) -> tuple[int, ...]:
+    """The assignment that stood first, unless it stood once and another stands often."""
+    ordered = list(votes.items())
+    first, n = ordered[0]
+    if n == 1 and len(ordered) > 1 and ordered[1][1] > 2:
+        return ordered[1][0]
+    return first
+
+
+def _created(cluster: Cluster) -> dict[Partition, int]:
+    """Partitions that the log sees created, with the number of the line."""
+    found: dict[Partition, int] = {}
+    for event in cluster.events:
+        if event.kind in ("topics", "partitions"):
+            for partition in event.said["created"]:
+                found.setdefault(partition, event.at)
+    return found
+
+
+# --- births --------------------------------------------------------------------------------------
+
+
+def _learn_births(statements: Sequence[Statement], cluster: Cluster) -> None:
+    """From which event on each partition exists that the log does not see created."""
+    points = [event for event in cluster.events if event.kind in ("failover", "resume")]
+    if not points:
+        return
+    starts = [point.at for point in points]
+    mentioned: dict[Partition, int] = {}
+    listed: list[tuple[int, set[str] | None, set[Partition] | None]] = []
+    for number in cluster.lines:
+        line = statements[number]
+        for partition, _ in subjects(line):
+            mentioned.setdefault(partition, number)
+        if line.kind == "topics":
+            listed.append((number, set(line.said["topics"]), None))
+        elif line.kind == "partition_states":
+            listed.append((number, None, set(line.said["states"])))
+    created = _created(cluster)
+    births: dict[Partition, int] = {}
+    for partition in cluster.assignments:
+        if partition in created and created[partition] <= mentioned[partition]:
+            continue
+        latest = max(bisect.bisect_right(starts, mentioned[partition]) - 1, 0)
+        absent = [
+            number for number, topics, partitions in listed if number < mentioned[partition] and (
+                (topics is not None and partition[0] not in topics)
+                or (partitions is not None and partition not in partitions)
+            )
+        ]
+        first = bisect.bisect_right(starts, absent[-1]) if absent else 0
+        births[partition] = min(first, latest)
+    _correct_births(statements, cluster, starts, births, mentioned)
+    cluster.births = {partition: points[at] for partition, at in births.items()}
+
+
+def _correct_births(
+    statements: Sequence[Statement], cluster: Cluster, starts: list[int],
+    births: dict[Partition, int], mentioned: dict[Partition, int],
+) -> None:
+    """Put births off where the ratios of imbalance count fewer partitions than there would be."""
+    bad: dict[int, int] = {}
+    for number in cluster.lines:
+        line = statements[number]
+        if line.kind == "not_preferred":
+            bad[line.said["broker"]] = len(line.said["partitions"])
+        if line.kind != "ratio" or not line.said["ratio"] or not bad.get(line.said["broker"]):
+            continue
+        broker = line.said["broker"]
+        total = round(bad[broker] / line.said["ratio"])
+        point = max(bisect.bisect_right(starts, number) - 1, 0)
+        there = {
+            p for p, birth in births.items()
+            if birth <= point and cluster.assignments[p][:1] == (broker,)
+        }
+        created = {
+            p for event in cluster.events if event.at < number
+            and event.kind in ("topics", "partitions")
+            for p, assigned in event.said["created"].items()
+            if assigned.replicas[:1] == (broker,)
+        }
+        surplus = len(there | created) - total
+        late = [p for p in there if mentioned[p] > number]
+        if 0 < surplus <= len(late) and point + 1 < len(starts):
+            for partition in sorted(late, key=lambda p: -mentioned[p])[:surplus]:
+                births[partition] = point + 1

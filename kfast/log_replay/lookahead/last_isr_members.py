@@ -1,0 +1,60 @@
+"""Who stays in an ISR whose members all go at once.
+
+The last member of an ISR stays in it without leading. Where several members are taken out by one
+event, the controller takes brokers in the order of a map (`broker_groups`), which depends on
+the Scala that Kafka was built with, and before 1.1 on the names of partitions. Where the records
+that the lines tell after the event say that another member stayed, they are believed. Nothing else
+depends on it: every order raises epochs and versions equally often.
+
+Source: docs/controller.md, sections 2.3 and 2.5.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import Counter
+from collections.abc import Sequence
+
+from kfast.log_replay.events.events import MOVES, TAKES_OUT, LogEvent
+from kfast.log_replay.wording.forms import Statement
+from kfast.log_replay.wording.subjects import subjects
+from kfast.log_replay.wording.values import Partition
+
+
+def note_survivors(
+    statements: Sequence[Statement], lines: Sequence[int], events: Sequence[LogEvent]
+) -> None:
+    """Give each event that takes replicas out the last members of ISRs that lines tell after it.
+
+    Most lines decide, so one that differs from the others is contradicted.
+    """
+    starts = [event.at for event in events]
+    votes: dict[int, dict[Partition, Counter[int]]] = {}
+    led: dict[Partition, int] = {}
+    for number in lines:
+        line = statements[number]
+        for partition, said in subjects(line):
+            record = said.get("record")
+            if line.kind == "shrunk":
+                _note_order(events[max(bisect.bisect_right(starts, number) - 1, 0)],
+                            partition, said["replica"])
+            if record is None or record.leader in (None, -2) or not record.isr:
+                continue
+            if record.leader != -1 or len(record.isr) != 1:
+                led[partition] = number
+                continue
+            since = bisect.bisect_right(starts, led.get(partition, number)) - 1
+            for at in range(max(since, 0), bisect.bisect_right(starts, number)):
+                if events[at].kind in TAKES_OUT:
+                    counted = votes.setdefault(at, {}).setdefault(partition, Counter())
+                    counted[record.isr[0]] += 1
+    for at, told in votes.items():
+        events[at].said["survivors"] = {
+            partition: counted.most_common(1)[0][0] for partition, counted in told.items()
+        }
+
+
+def _note_order(event: LogEvent, partition: Partition, replica: int) -> None:
+    """Give a reassignment's end the order in which lines say that it takes replicas out."""
+    if event.kind in MOVES:
+        event.said.setdefault("order", {}).setdefault(partition, []).append(replica)

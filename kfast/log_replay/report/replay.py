@@ -1,0 +1,260 @@
+"""`replay`: a log in, every fact with its verdict out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from kfast.controllers import Profile
+from kfast.errors import InputError
+from kfast.log_replay.comparison.facts import (
+    ADOPTED,
+    CONTRADICTED,
+    PREDICTED,
+    Fact,
+    facts_table,
+    shown,
+)
+from kfast.log_replay.histories.exploration import explore
+from kfast.log_replay.histories.explorer import Explorer
+from kfast.log_replay.log_files import Logs, Warned, clock, read_logs
+from kfast.log_replay.lookahead.clusters import split_clusters
+from kfast.log_replay.report.timeline import Row, outages_table, timeline_table
+from kfast.log_replay.report.verdicts import SILENT, Checker
+from kfast.log_replay.terms.terms import find_terms
+from kfast.log_replay.wording.forms import Statement
+from kfast.log_replay.wording.releases import choose_profile
+from kfast.log_replay.wording.statements import NOT_UNDERSTOOD, TALK, understand
+from kfast.state.display import Summary, summary_html, summary_text
+
+MOST_SHOWN = 20
+"""Lines that were not understood and are kept as examples."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of a log."""
+
+    file: str
+    line: int
+    time: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """A fact that does not agree with what kfast predicts from all others.
+
+    Attributes
+    ----------
+    kind, subject : str
+        What is said of what.
+    logged, predicted : str
+        As the line says it, and as it should be; "-" where nothing is predicted.
+    place : Place
+        The line.
+    other : Place or None
+        The last line before that said the same of the same subject, and agreed.
+    """
+
+    kind: str
+    subject: str
+    logged: str
+    predicted: str
+    place: Place
+    other: Place | None = None
+
+    def __str__(self) -> str:
+        where = f", unlike {self.other}" if self.other else ""
+        return (f"{self.place}: {self.kind} of {self.subject} is {self.logged}, "
+                f"predicted {self.predicted}{where}")
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What became of a replay.
+
+    Attributes
+    ----------
+    source : str
+        The folder.
+    files : tuple of str
+        The files read, as messages call them.
+    n_lines : int
+        Lines in them.
+    facts : pa.Table
+        time, file, line, kind, subject, logged, predicted, verdict, reason.
+    timeline : pa.Table
+        One row per event that changed anything.
+    outages : pa.Table
+        partition, since, until, duration_ms, cluster: who was without a leader. `until` is null
+        where it still was at the end.
+    contradictions : tuple of Contradiction
+    warnings : tuple of Warned
+        Damaged lines, with file and line.
+    counts : dict
+        Facts by verdict.
+    reasons : dict
+        Adopted facts by reason.
+    lines : dict
+        Lines read, by what they are: with facts, events, no facts, not understood.
+    not_understood : tuple of Place
+        Examples.
+    profile : str
+        The controller that was simulated.
+    release : str or None
+        The release it stands for; None where a profile was asked for.
+    notes : tuple of str
+    """
+
+    source: str
+    files: tuple[str, ...]
+    n_lines: int
+    facts: pa.Table
+    timeline: pa.Table
+    outages: pa.Table
+    contradictions: tuple[Contradiction, ...]
+    warnings: tuple[Warned, ...]
+    counts: Mapping[str, int]
+    reasons: Mapping[str, int]
+    lines: Mapping[str, int]
+    not_understood: tuple[Place, ...]
+    profile: str
+    release: str | None
+    notes: tuple[str, ...] = field(default_factory=tuple)
+
+    @property
+    def adopted_share(self) -> float:
+        """Share of the facts that had to be taken from the log."""
+        total = sum(self.counts.values())
+        return self.counts[ADOPTED] / total if total else 0.0
+
+    def _summary(self) -> Summary:
+        return f"Replay of {self.source}", {
+            **self.counts,
+            "profile": self.profile,
+            "files": len(self.files),
+            "lines": self.n_lines,
+            "outages": self.outages.num_rows,
+            "warnings": len(self.warnings),
+        }
+
+    __repr__ = summary_text
+    _repr_html_ = summary_html
+
+
+def replay(
+    path: str | Path | Sequence[str | Path], profile: str | Profile | None = None
+) -> Replay:
+    """Replay the logs of real controllers, and compare all that they say with what kfast predicts.
+
+    Parameters
+    ----------
+    path : path, or sequence of paths
+        A folder with `controller.log` and `state-change.log` files of one or several brokers
+        (rotated or packed files and folders in folders count), or the files.
+    profile : str or Profile, optional
+        Which controller to simulate; by default the one the wording tells.
+
+    Returns
+    -------
+    Replay
+
+    Raises
+    ------
+    InputError
+        There is nothing to read, no line of a controller in it, or its release cannot be told.
+    """
+    logs = read_logs(path)
+    statements, used = understand(logs)
+    terms = find_terms(statements)
+    if not terms:
+        raise InputError(
+            f"{logs.name}: no line of an active controller is in these logs; the controller.log "
+            "and state-change.log of the broker that was the controller are needed, or the folder "
+            "__cluster_metadata-0 of a KRaft cluster"
+        )
+    chosen, release, note = choose_profile(logs, used, profile)
+    facts: list[Fact] = []
+    rows: list[Row] = []
+    outages: list[tuple[str, int, int | None, int]] = []
+    clusters = split_clusters(statements, terms)
+    for cluster in clusters:
+        explorer = Explorer(cluster, statements, chosen)
+        checker = Checker(cluster, statements, explorer, explore(explorer), chosen)
+        facts += checker.check()
+        rows += checker.timeline.rows
+        outages += [(*outage, cluster.number) for outage in checker.timeline.outages]
+    rows.sort(key=lambda row: row.time)
+    notes = [note]
+    if len(clusters) > 1:
+        notes.append(f"{len(clusters)} clusters follow or overlap one another in these logs")
+    counts = Counter(fact.verdict for fact in facts)
+    if logs.warnings and counts[CONTRADICTED]:
+        first = logs.warnings[0]
+        notes.append(
+            f"lines are damaged, first at {first.file}:{first.line}: events that stood there are "
+            "not replayed, and what followed from them is contradicted"
+        )
+    return Replay(
+        logs.root, tuple(logs.files), logs.n_lines, facts_table(facts, logs, statements),
+        timeline_table(rows), outages_table(outages),
+        _contradictions(facts, logs, statements), tuple(logs.warnings),
+        {verdict: counts[verdict] for verdict in (PREDICTED, ADOPTED, CONTRADICTED)},
+        dict(Counter(fact.reason for fact in facts if fact.verdict == ADOPTED).most_common()),
+        _line_counts(facts, statements), _strange(logs, statements), chosen.name, release,
+        tuple(notes),
+    )
+
+
+def _contradictions(
+    facts: Sequence[Fact], logs: Logs, statements: Sequence[Statement]
+) -> tuple[Contradiction, ...]:
+    """Contradicted facts with the lines, in the order of the log."""
+    found = []
+    last: dict[tuple[str, str], int] = {}
+    for fact in sorted(facts, key=lambda fact: fact.number):
+        key = (fact.kind, fact.subject)
+        if fact.verdict == CONTRADICTED:
+            other = last.get(key)
+            found.append(Contradiction(
+                fact.kind, fact.subject, shown(fact.logged), shown(fact.predicted),
+                _place(logs, statements[fact.number]),
+                None if other is None else _place(logs, statements[other]),
+            ))
+        else:
+            last[key] = fact.number
+    return tuple(found)
+
+
+def _place(logs: Logs, statement: Statement) -> Place:
+    entry = statement.entry
+    return Place(logs.files[entry.file], entry.line, clock(entry.time), entry.message)
+
+
+def _line_counts(facts: Sequence[Fact], statements: Sequence[Statement]) -> dict[str, int]:
+    """Entries by what they are to the replay."""
+    with_facts = {fact.number for fact in facts}
+    counts = dict.fromkeys(("with facts", "events", "no facts", "not understood"), 0)
+    for number, statement in enumerate(statements):
+        if statement.kind == NOT_UNDERSTOOD:
+            counts["not understood"] += 1
+        elif number in with_facts:
+            counts["with facts"] += 1
+        elif statement.kind in SILENT and statement.kind != TALK:
+            counts["events"] += 1
+        else:
+            counts["no facts"] += 1
+    return counts
+
+
+def _strange(logs: Logs, statements: Sequence[Statement]) -> tuple[Place, ...]:
+    found = [s for s in statements if s.kind == NOT_UNDERSTOOD]
+    return tuple(_place(logs, statement) for statement in found[:MOST_SHOWN])

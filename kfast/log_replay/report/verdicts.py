@@ -1,0 +1,365 @@
+"""The last pass: the settled history of every partition, and a verdict on every fact."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kfast.controllers import Profile
+from kfast.log_replay.brokers import BrokerSide
+from kfast.log_replay.checks import MISSING, Check, agrees
+from kfast.log_replay.comparison.absent_controllers import strange_facts
+from kfast.log_replay.comparison.broker_lines import BROKER_COMPARE
+from kfast.log_replay.comparison.cases import Case, View
+from kfast.log_replay.comparison.cluster_claims import Claim, Whole
+from kfast.log_replay.comparison.cluster_lines import WHOLE
+from kfast.log_replay.comparison.counts import broker_epoch
+from kfast.log_replay.comparison.facts import (
+    ADOPTED,
+    BEFORE,
+    CONTRADICTED,
+    PREDICTED,
+    REMEMBERED,
+    REPORTED,
+    Fact,
+    name_of,
+)
+from kfast.log_replay.comparison.partition_lines import COMPARE
+from kfast.log_replay.comparison.worlds import World, run_event
+from kfast.log_replay.engine.rows import Possibility, Start, row_of, with_states
+from kfast.log_replay.engine.simulation import Simulation
+from kfast.log_replay.events.clusters import Cluster
+from kfast.log_replay.events.events import LogEvent
+from kfast.log_replay.histories.explorer import Explorer
+from kfast.log_replay.report.timeline import Timeline
+from kfast.log_replay.terms.terms import Term
+from kfast.log_replay.wording.forms import Statement
+from kfast.log_replay.wording.subjects import subjects
+from kfast.log_replay.wording.values import Partition
+from kfast.schema import PartitionState, ReplicaState
+from kfast.state import Leadership
+
+SILENT = frozenset({
+    "shutdown", "isr_updating", "isr_notified", "rebalance", "rebalance_check", "new_topics",
+    "partitions_added", "delete_topics", "delete_fired", "stop_response", "connected",
+    "resigning", "resigned", "process_started", "log_dir_failure", "replicas_offline",
+    "pending_elections", "broker_modified", "unclean_enabled", "unclean_enabled_topic",
+    "no_longer_shutting", "replicas_deleted", "deletion_handled", "deletion_started",
+    "deletion_done", "deletion_failed", "deletion_halted", "topics_to_delete", "reassign",
+    "caught_up", "not_caught_up", "reassign_resumed", "delete_unknown", "delete_disabled",
+    "assignment_updating", "assignment_stored", "epoch_read", "isr_record_skipped",
+    "elects_unclean",
+})
+"""Kinds of lines that announce events: what they say is what is replayed."""
+
+
+class Checker:
+    """Replays a cluster as it was found to have been, and judges every fact.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    statements : sequence of Statement
+    explorer : Explorer
+        That has gone through the cluster.
+    found : mapping of Partition to Possibility
+        Its answer.
+    profile : str or Profile
+    """
+
+    def __init__(
+        self, cluster: Cluster, statements: Sequence[Statement], explorer: Explorer,
+        found: dict[Partition, Possibility], profile: str | Profile,
+    ) -> None:
+        self.cluster = cluster
+        self.statements = statements
+        self.world = World(Simulation(profile, cluster.unclean), BrokerSide())
+        self.whole = Whole(cluster, self.world, _true_epochs(cluster, statements))
+        self.found = found
+        self.adopted = adopted_facts(explorer)
+        self.facts: list[Fact] = []
+        self.timeline = Timeline(cluster.number)
+        self.reported = _reported(cluster, statements)
+        self.least: dict[tuple[Partition, str], int] = {}
+
+    def check(self) -> list[Fact]:
+        """Go through the log once more; returns a verdict on every fact."""
+        pending = list(self.cluster.events)
+        for number in self.cluster.lines:
+            while pending and pending[0].at <= number:
+                self._run(pending.pop(0))
+            line = self.statements[number]
+            if line.kind == "process_started":
+                self.world.brokers.start_by(line)
+                continue
+            self._check_line(line, number)
+        for event in pending:
+            self._run(event)
+        for number in self.cluster.strange:
+            self.facts += strange_facts(self.statements[number], number)
+        self.timeline.finish()
+        return self.facts
+
+    def _run(self, event: LogEvent) -> None:
+        if event.kind in ("failover", "resume"):
+            self._adopt(event)
+        self.timeline.note(run_event(self.world, event), self.world.simulation)
+
+    def _adopt(self, point: LogEvent) -> None:
+        """Give partitions the records that were found for this point."""
+        simulation = self.world.simulation
+        added = []
+        for partition, possibility in self.found.items():
+            for start in possibility.starts:
+                if start.point is not point:
+                    continue
+                rows = simulation.rows_of(partition)
+                if rows:
+                    self._readopt(rows[0], start, point)
+                else:
+                    plain = Possibility(partition, 0, [start])
+                    row = row_of(plain, start)
+                    added.append((plain, self._with_states(row, start, point)))
+        if added:
+            simulation.rebuild(set(), added, None)
+
+    def _up(self, start: Start, point: LogEvent) -> set[int]:
+        registered = point.said.get("registered")
+        if registered is not None:
+            return set(registered)
+        return self.world.simulation.registered or set(start.replicas)
+
+    def _with_states(self, row: dict[str, Any], start: Start, point: LogEvent) -> dict[str, Any]:
+        return with_states(row, self._up(start, point)) if point.kind == "resume" else row
+
+    def _note_least(self, row: int, start: Start, before: Leadership) -> None:
+        """Epochs never fall: an adopted one below the last is contradicted by it."""
+        possibility = self.world.simulation.possibility[row]
+        epoch_open, version_open, _ = possibility.unknown()
+        changed = int(start.leader != before.leader)
+        least = before.leader_epoch + changed
+        partition = possibility.partition
+        if not epoch_open and start.leader_epoch is not None and start.leader_epoch < least:
+            self.least[partition, "leader_epoch"] = least
+        if not version_open and start.version is not None and (
+            start.version < before.version + changed
+        ):
+            self.least[partition, "version"] = before.version + changed
+
+    def _readopt(self, row: int, start: Start, point: LogEvent) -> None:
+        simulation = self.world.simulation
+        state = simulation.state
+        before = state.leadership(row)
+        if before is not None:
+            self._note_least(row, start, before)
+        simulation.possibility[row].starts.append(start)
+        state.set_leadership(
+            row, leader=start.leader, isr=start.isr,
+            leader_epoch=start.leader_epoch if start.leader_epoch is not None
+            else (before.leader_epoch if before else 0),
+            version=start.version if start.version is not None
+            else (before.version if before else 0),
+            controller_epoch=start.controller_epoch if start.controller_epoch is not None
+            else (before.controller_epoch if before else 0),
+        )
+        simulation.items.pop(row, None)
+        for key in [key for key in self.world.brokers.memory if key[1] == row]:
+            del self.world.brokers.memory[key]
+        if point.kind == "resume":
+            up = self._up(start, point)
+            online = start.leader in up
+            state.set_partition_state(
+                row, PartitionState.ONLINE if online else PartitionState.OFFLINE
+            )
+            for broker in start.replicas:
+                state.set_replica_state(
+                    row, broker, ReplicaState.ONLINE if broker in up else ReplicaState.OFFLINE
+                )
+        simulation.note_writes()
+        simulation.stored[row] = (
+            int(state.records["version"][row]), int(state.records["controller_epoch"][row])
+        )
+
+    # --- lines ----------------------------------------------------------------------------------
+
+    def _check_line(self, line: Statement, number: int) -> None:
+        self.whole.term, self.whole.number = self.cluster.term_of.get(number), number
+        term = self.whole.term
+        if line.actor == "controller" and term is not None:
+            if line.actor_id != term.controller:
+                self._say(number, Claim("controller", "controller", line.actor_id, term.controller))
+            if line.epoch is not None:
+                self._say(number, Claim("controller epoch", "controller", line.epoch, term.epoch))
+        check = WHOLE.get(line.kind)
+        if check is not None:
+            for said in check(self.whole, line):
+                self._say(number, said)
+        elif line.actor == "broker":
+            for said in broker_epoch(self.whole, line):
+                self._say(number, said)
+        self._check_partitions(line, number, id(term))
+
+    def _say(self, number: int, said: Claim) -> None:
+        """Judge a value that a line says of the whole cluster."""
+        if said.predicted is None:
+            verdict, reason = ADOPTED, said.reason or BEFORE
+        elif said.predicted is not MISSING and said.logged == said.predicted:
+            verdict, reason = PREDICTED, ""
+        else:
+            verdict, reason = CONTRADICTED, ""
+        self.facts.append(Fact(
+            number, said.kind, said.subject, said.logged, said.predicted, verdict, reason
+        ))
+
+    def _check_partitions(self, line: Statement, number: int, term: int) -> None:
+        compare = (BROKER_COMPARE if line.actor == "broker" else COMPARE).get(line.kind)
+        if compare is None:
+            return
+        view = View(self.world.simulation, self.world.brokers, term)
+        listed = set()
+        for partition, said in subjects(line):
+            listed.add(partition)
+            rows = view.simulation.rows_of(partition) or view.simulation.freed.get(partition, [])
+            if not rows and line.actor == "broker" and not view.simulation.ran:
+                self.facts.append(Fact(number, "partition", name_of(partition), "exists", None,
+                                       ADOPTED, REMEMBERED))
+                continue
+            if not rows:
+                self.facts.append(Fact(number, "partition", name_of(partition), "exists", MISSING,
+                                       CONTRADICTED))
+                continue
+            for check in compare(Case(view, line, said, rows[0])):
+                self._judge(number, partition, check)
+        if line.kind == "not_preferred":
+            self._check_unlisted(view, line, number, listed)
+
+    def _check_unlisted(
+        self, view: View, line: Statement, number: int, listed: set[Partition]
+    ) -> None:
+        """All other partitions of the broker are led by it: one fact, unless one is not."""
+        simulation = view.simulation
+        wrong = []
+        for partition in simulation.rows:
+            for row in simulation.rows_of(partition):
+                if partition in listed or simulation.preferred(row) != line.said["broker"]:
+                    continue
+                if not simulation.is_led(row):
+                    continue
+                checks = COMPARE["not_preferred"](
+                Case(view, line, {"preferred": True}, row)
+            )
+                if not all(agrees(check) for check in checks):
+                    wrong.append(name_of(partition))
+        subject = f"broker {line.said['broker']}"
+        self._say(number, Claim("all others led by it", subject, frozenset(), frozenset(wrong)))
+
+    def _judge(self, number: int, partition: Partition, check: Check) -> None:
+        """Judge a value that a line says of a partition."""
+        reason = self.adopted.get((number, partition, check.field), "")
+        if check.field == "isr" and (number, partition) in self.reported:
+            reason = REPORTED
+        if check.predicted is None:
+            verdict, reason = ADOPTED, reason or REMEMBERED
+        elif agrees(check):
+            verdict = ADOPTED if reason else PREDICTED
+        else:
+            verdict, reason = CONTRADICTED, ""
+        kind = check.field.replace("_", " ")
+        least = self.least.pop((partition, check.field), None)
+        if least is not None:
+            self.facts.append(Fact(number, kind, name_of(partition), check.logged,
+                                   f"at least {least}", CONTRADICTED))
+            return
+        self.facts.append(Fact(
+            number, kind, name_of(partition), check.logged, check.predicted, verdict, reason
+        ))
+
+
+# --- what was adopted ---------------------------------------------------------------------------
+
+
+def adopted_facts(explorer: Explorer) -> dict[tuple[int, Partition, str], str]:
+    """Facts that the replay took from the log: (line, partition, field) to the reason."""
+    found: dict[tuple[int, Partition, str], str] = {}
+    for partition, told in explorer.told.items():
+        for number, field, reason in told:
+            found[number, partition, field] = reason
+    for partition, contests in explorer.contests.items():
+        for contest in contests:
+            for number, field in contest.decided_by():
+                found.setdefault((number, partition, field), contest.reason)
+    return found
+
+
+def _reported(
+    cluster: Cluster, statements: Sequence[Statement]
+) -> set[tuple[int, Partition]]:
+    """Lines from which an ISR change was taken that a leader decided."""
+    found: set[tuple[int, Partition]] = set()
+    for event in cluster.events:
+        if event.kind != "isr":
+            continue
+        wanted = set(event.said.get("updates", ()))
+        end = min((e.at for e in cluster.events if e.number > event.number), default=1 << 60)
+        for number in _from(cluster.lines, event.at, end):
+            if not wanted:
+                break
+            line = statements[number]
+            if line.kind not in ("isr_updated", "isr_record", "sent_update_metadata_partition"):
+                continue
+            for partition, _ in subjects(line):
+                if partition in wanted:
+                    wanted.discard(partition)
+                    found.add((number, partition))
+    return found
+
+
+def _from(lines: Sequence[int], first: int, end: int) -> Iterator[int]:
+    import bisect
+
+    for at in range(bisect.bisect_left(lines, first), len(lines)):
+        if lines[at] >= end:
+            return
+        yield lines[at]
+
+
+def _true_epochs(
+    cluster: Cluster, statements: Sequence[Statement]
+) -> dict[int, dict[int, int]]:
+    """Epoch of every broker at each line that lists them: what most lines of a registration say."""
+    runs: dict[int, list[list[tuple[int, int]]]] = {}
+    last_term: Term | None = None
+    for number in cluster.lines:
+        line = statements[number]
+        term = cluster.term_of.get(number, last_term)
+        if term is not last_term and term is not None and not term.follows:
+            for some in runs.values():
+                some.append([])
+        last_term = term
+        if line.kind == "broker_epochs":
+            listed = line.said["epochs"]
+            for broker in runs:
+                if (line.said["initial"] or broker not in listed) and runs[broker][-1]:
+                    runs[broker].append([])
+            for broker, epoch in listed.items():
+                runs.setdefault(broker, [[]])[-1].append((number, epoch))
+        elif line.kind == "broker_change":
+            for broker in line.said.get("bounced", ()):
+                runs.setdefault(broker, [[]]).append([])
+        elif line.kind == "send_failed" and line.said["request"].broker_epoch is not None:
+            runs.setdefault(line.said["broker"], [[]])[-1].append(
+                (number, line.said["request"].broker_epoch)
+            )
+    found: dict[int, dict[int, int]] = {}
+    for broker, some in runs.items():
+        last: int | None = None
+        for run in some:
+            votes = Counter(epoch for _, epoch in run)
+            if not votes:
+                continue
+            true = max(votes, key=lambda e: (votes[e], e == last))
+            last = true
+            for number, _ in run:
+                found.setdefault(number, {})[broker] = true
+    return found

@@ -1,0 +1,1 @@
+"""Which controller wrote a line, with which epoch, of which cluster."""

@@ -1,0 +1,91 @@
+"""Lines of brokers about requests of controllers whose own logs are not here.
+
+Where only some brokers' logs are at hand, the others' times as controller show in what the
+brokers at hand received. Nothing predicts such lines: what they say is adopted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from kfast.log_replay.terms.terms import STALE_MS, Term
+from kfast.log_replay.wording.forms import Statement
+
+Pair = tuple[int, int]
+"""A controller and its epoch."""
+
+FEWEST = 2
+"""Lines that have to name a controller and an epoch before they are believed: a single one that
+differs from its neighbours is a mistake in the log."""
+
+
+def find_strange(statements: Sequence[Statement], terms: Sequence[Term]) -> set[int]:
+    """Numbers of the lines of brokers that are about requests of a controller that is not here.
+
+    Parameters
+    ----------
+    statements : sequence of Statement
+    terms : sequence of Term
+        Of the controllers that are here.
+    """
+    if any(term.epoch is None for term in terms):
+        return set()
+    lines: dict[int, list[int]] = {}
+    strange: dict[int, Pair] = {}
+    for number, line in enumerate(statements):
+        if line.actor == "broker" and line.actor_id is not None:
+            lines.setdefault(line.actor_id, []).append(number)
+            pair = _pair(line)
+            if pair is not None and not _is_here(pair, line.entry.time, terms):
+                strange[number] = pair
+    votes = Counter(strange.values())
+    absent = {number: pair for number, pair in strange.items() if votes[pair] >= FEWEST}
+    found: set[int] = set()
+    for numbers in lines.values() if absent else ():
+        found |= _of_absent(statements, numbers, absent)
+    return found
+
+
+def _is_here(pair: Pair, time: int, terms: Sequence[Term]) -> bool:
+    """Whether a term with this controller and epoch is in the logs, not long ago."""
+    return any(
+        pair == (term.controller, term.epoch)
+        and term.start - STALE_MS <= time <= term.end + STALE_MS for term in terms
+    )
+
+
+def _pair(line: Statement) -> Pair | None:
+    controller, epoch = line.said.get("controller"), line.said.get("controller_epoch")
+    return None if controller is None or epoch is None else (controller, epoch)
+
+
+def _of_absent(
+    statements: Sequence[Statement], numbers: Sequence[int], absent: Mapping[int, Pair]
+) -> set[int]:
+    """Lines of one broker: those that do not say the epoch are as the ones around them.
+
+    A line that names the controller alone begins or ends a request; what stands within a request
+    may name neither.
+    """
+    said = [number for number in numbers if _pair(statements[number]) is not None]
+    found: set[int] = set()
+    at = 0
+    current: int | None = None
+    for number in numbers:
+        while at < len(said) and said[at] < number:
+            at += 1
+        following = said[at] if at < len(said) else None
+        controller = statements[number].said.get("controller")
+        if following == number:
+            current = number
+        elif controller is not None:
+            begins = statements[number].kind == "handling"
+            order = (following, current) if begins else (current, following)
+            current = next(
+                (n for n in order
+                 if n is not None and statements[n].said["controller"] == controller), current,
+            )
+        if (following if current is None else current) in absent:
+            found.add(number)
+    return found

@@ -1,0 +1,36 @@
+"""Which request of a controller a broker's line is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kfast.log_replay.wording.forms import Statement
+
+ABOUT_PARTITIONS = frozenset({
+    "already_follower", "already_leader", "became_follower", "became_leader",
+    "cached_partition", "leader_unavailable", "old_epoch", "received", "received_dump",
+    "same_epoch", "stopping",
+})
+"""Kinds of lines in which a broker says what it made of a partition in a request."""
+
+
+def note_sessions(lines: Iterable[Statement]) -> None:
+    """Tell lines of brokers which request they are about, where only the line before says it."""
+    current: dict[tuple[int | None, str], tuple[int, Any]] = {}
+    for number, line in enumerate(lines):
+        if line.actor != "broker":
+            continue
+        if line.kind == "handling":
+            current[line.actor_id, line.said["request"]] = (number, line.said)
+            continue
+        request = "StopReplica" if line.said.get("request") == "StopReplica" else "LeaderAndIsr"
+        handled = current.get((line.actor_id, request))
+        if handled is None or line.kind not in ABOUT_PARTITIONS:
+            continue
+        session, said = handled
+        if line.said.get("correlation") in (None, said["correlation"]) and (
+            line.said.get("controller") in (None, said["controller"])
+        ):
+            line.said["session"] = session
+            line.said.setdefault("controller", said["controller"])

@@ -1,0 +1,1 @@
+"""What a line says, by the release that wrote it."""

@@ -1,0 +1,222 @@
+"""Forms: how each message of Kafka's logs is worded, and what it says.
+
+A form is one entry of a table: a kind, and the wording with `{name:type}` where a value stands.
+The wording is turned into a regular expression once. Several wordings of the same kind are
+several entries. The releases that word it so tell the release of a log (`versions.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kfast.log_replay.log_files import Entry
+from kfast.log_replay.wording import values
+
+_BRACKETS = r"(?:\w*\([^()]*\)|\[[^\]]*\]|[-\d, ]*)"
+TYPES: dict[str, tuple[str, Callable[[str], Any] | None]] = {
+    "int": (r"-?\d+", int),
+    "some_int": (r"(?:Some\()?-?\d+\)?|None", lambda text: (values.ids(text) or (-1,))[0]),
+    "float": (r"-?[\d.,Ee+-]+|NaN", lambda text: float(text.replace(",", "."))),
+    "word": (r"[\w.$-]+", str),
+    "bool": (r"true|false", lambda text: text == "true"),
+    "partition": (r"\[[\w.-]+,\s?\d+\]|[\w.-]+-\d+", values.partition),
+    "ids": (_BRACKETS, values.ids),
+    "names": (r".*?", values.names),
+    "partitions": (r".*?", values.partitions),
+    "epochs": (r"\w*\([^()]*\)", values.epochs),
+    "record": (r"\(Leader:[^()]*\)", values.record),
+    "any_record": (r".*", values.any_record),
+    "leaders": (r".*", values.leaders),
+    "lists": (r"\w*\(.*\)", values.lists),
+    "assignment": (r"\w*\([^()]*\)|[\d,]*", values.assigned),
+    "replica_states": (r"\w*\(.*\)", values.replica_states),
+    "replicas": (r".*?", values.replicas),
+    "partition_states": (r"\w*\(.*\)", values.partition_states),
+    "assignments": (r".*", values.assignments),
+    "dump": (r".*", values.request),
+    "received": (r".*", values.received),
+    "text": (r".*?", None),
+    "rest": (r".*", None),
+}
+"""How each type stands in a text, and what makes a value of it; None where nothing is kept."""
+
+Compiled = tuple[re.Pattern[str], tuple[tuple[str, Callable[[str], Any]], ...]]
+_PLACE = re.compile(r"\{(\w*):(\w+)\}")
+
+
+@dataclass
+class Statement:
+    """What one entry says.
+
+    Attributes
+    ----------
+    kind : str
+        Which form it has.
+    said : dict
+        The values by name.
+    entry : Entry
+    actor : {"controller", "broker", ""}
+        Who wrote it.
+    actor_id : int or None
+        Its broker id.
+    epoch : int or None
+        Controller epoch of a controller that names it in the line's prefix.
+    """
+
+    kind: str
+    said: dict[str, Any]
+    entry: Entry
+    actor: str = ""
+    actor_id: int | None = None
+    epoch: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """One wording.
+
+    Parameters
+    ----------
+    kind : str
+        What the statement is called.
+    wording : str
+        Text with `{name:type}` places; `{:type}` is a place whose value is not kept.
+    since, until : str
+        First and last release that words it so; "" where the range is open.
+    fixed : dict
+        Values that the wording itself says.
+    """
+
+    kind: str
+    wording: str
+    since: str = ""
+    until: str = ""
+    fixed: dict[str, Any] = field(default_factory=dict)
+
+    def compiled(self) -> Compiled:
+        """The expression, and the names with what makes their values, group by group."""
+        pattern, at, groups = "", 0, []
+        for place in _PLACE.finditer(self.wording):
+            expression, make = TYPES[place[2]]
+            before = self.wording[at : place.start()]
+            at = place.end()
+            if at == len(self.wording) and before.endswith(" "):
+                # An empty list at the end leaves a space, which is cut off when a line is read.
+                before, expression = before[:-1], f"(?<= )(?:{expression})|$"
+                pattern += re.escape(before) + " ?"
+            else:
+                pattern += re.escape(before)
+            kept = make is not None and place[1]
+            pattern += f"({expression})" if kept else f"(?:{expression})"
+            if kept and make is not None:
+                groups.append((place[1], make))
+        pattern += re.escape(self.wording[at:])
+        return re.compile(f"{pattern}$", re.S), tuple(groups)
+
+    @property
+    def head(self) -> str:
+        """Text before the first place."""
+        return self.wording.split("{", 1)[0]
+
+
+class Forms:
+    """A table of forms that finds the one a message has.
+
+    Parameters
+    ----------
+    forms : sequence of Form
+        The first that fits is taken.
+    """
+
+    def __init__(self, forms: Sequence[Form]) -> None:
+        self.forms = tuple(forms)
+        self.compiled: dict[int, Compiled] = {}
+        self.heads: dict[str, list[int]] = {}
+        for number, form in enumerate(forms):
+            self.heads.setdefault(form.head[:KEY], []).append(number)
+        self.lengths = sorted({len(head) for head in self.heads}, reverse=True)
+
+    def find(self, message: str) -> tuple[Form, dict[str, Any]] | None:
+        """Form of a message and the values in it; None where no form fits."""
+        numbers = [
+            number for length in self.lengths for number in self.heads.get(message[:length], ())
+        ]
+        for number in sorted(numbers):
+            form = self.forms[number]
+            pattern, groups = self._compiled(number)
+            found = pattern.match(message)
+            if found is None:
+                continue
+            try:
+                said = {name: make(found[at]) for at, (name, make) in enumerate(groups, 1)}
+            except ValueError:
+                continue
+            return form, {**form.fixed, **said}
+        return None
+
+
+    def _compiled(self, number: int) -> Compiled:
+        known = self.compiled.get(number)
+        if known is None:
+            known = self.compiled[number] = self.forms[number].compiled()
+        return known
+
+
+KEY = 12
+"""Characters of a wording's head by which forms are looked up."""
+
+_PREFIX = re.compile(
+    r"\[Controller(?: id=| )(?P<c>\d+)(?: epoch=(?P<e>-?\d+))?\]:? *"
+    r"|\[Broker id=(?P<b>\d+)\] *"
+    r"|\[(?:Replica|Partition) ?[Ss]tate ?[Mm]achine "
+    r"(?:on [Cc]ontroller |controllerId=)(?P<m>\d+)\]:? *"
+    r"|\[Topic Deletion Manager (?P<d>\d+)\],? *"
+    r"|\[(?!ControllerEventThread)(?P<l>\w*(?:Listener|Thread)[\w ]*?) ?"
+    r"(?:on (?:[Cc]ontroller )?|controllerId=)(?P<i>\d+)\][:,]? *"
+    r"|\[\w+Listener\](?= ?Fired) *"
+    r"|\[RequestSendThread controllerId=(?P<r>\d+)\] *"
+    r"|\[Controller-(?P<s>\d+)-to-broker-(?P<t>\d+)-send-thread\][:,]? *"
+    r"|\[Channel manager on controller (?P<n>\d+)\]:? *"
+    r"|\[delete-topics-thread-(?P<x>\d+)\],? *"
+    r"|\[\w+LeaderSelector\]:? *"
+)
+_OLD_CONTROLLER = re.compile(r"Controller (\d+) epoch (-?\d+) ")
+_OLD_BROKER = re.compile(r"Broker (\d+) ")
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """Who speaks, and what is left of the message."""
+
+    actor: str
+    actor_id: int | None
+    epoch: int | None
+    rest: str
+
+
+def take_prefix(message: str, logger: str) -> Prefix:
+    """Split a message into who speaks and what is said."""
+    found = _PREFIX.match(message)
+    if found is None:
+        return _old_prefix(message) if "state.change" in logger else Prefix("", None, None, message)
+    rest = message[found.end() :]
+    said = found.groupdict()
+    if said["b"]:
+        return Prefix("broker", int(said["b"]), None, rest)
+    number = next((said[key] for key in "cmdirsnx" if said[key]), None)
+    epoch = int(said["e"]) if said["e"] else None
+    return Prefix("controller", int(number) if number else None, epoch, rest)
+
+
+def _old_prefix(message: str) -> Prefix:
+    """Before 1.0 the state-change log begins with `Controller 1 epoch 3` or `Broker 1`."""
+    found = _OLD_CONTROLLER.match(message)
+    if found:
+        return Prefix("controller", int(found[1]), int(found[2]), message[found.end() :])
+    found = _OLD_BROKER.match(message)
+    if found:
+        return Prefix("broker", int(found[1]), None, message[found.end() :])
+    return Prefix("", None, None, message)

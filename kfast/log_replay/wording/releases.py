@@ -1,0 +1,129 @@
+"""Which release wrote a log, told from its wording, and the profile that serves it.
+
+Every form knows the releases that word it so; some words within messages tell more. The releases
+that fit all of them remain. Between the profiles that kfast has by name, a release gets the older
+one with what was changed since.
+
+Source: docs/controller.md, section 8.1, for what changed when; the releases 0.10.0 to 3.9, read for
+how their messages look.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from kfast.controllers import PROFILES, RELEASES, Profile, find_profile, profile_of
+from kfast.errors import InputError
+from kfast.log_replay.log_files import Logs
+from kfast.log_replay.wording.forms import Form
+
+NEAREST: Mapping[str, str] = {
+    "0.10": "zk-0.10", "0.11": "zk-0.10", "1.0": "zk-1.0", "1.1": "zk-1.1", "2.0": "zk-2.0",
+    "2.1": "zk-2.0", "2.2": "zk-2.0", "2.3": "zk-2.0", "2.4": "zk-2.4", "2.5": "zk-2.4",
+    "2.6": "zk-3.9", "2.7": "zk-3.9", "2.8": "zk-3.9", "3.0": "zk-3.9", "3.1": "zk-3.9",
+    "3.2": "zk-3.9", "3.3": "zk-3.9", "3.4": "zk-3.9", "3.5": "zk-3.9", "3.6": "zk-3.9",
+    "3.7": "zk-3.9", "3.8": "zk-3.9", "3.9": "zk-3.9",
+}
+"""Profile that a release is nearest to; those that only `CHANGED_SWITCHES` tells apart share
+one."""
+
+ALIKE = (frozenset({"zk-1.1", "zk-2.0"}),)
+"""Profiles that differ in so little that a log need not tell them apart."""
+
+_CUES = tuple((re.compile(pattern), since, until) for pattern, since, until in (
+    (r"^\[Controller \d+\]: |^Controller \d+ epoch \d+ |^Broker \d+ ", "", "0.11"),
+    (r"^\[(?:Controller|Broker) id=", "1.0", ""),
+    (r"TopicIdReplicaAssignment\(", "2.8", ""),
+    (r"\bReplicaAssignment\(replicas=", "2.4", ""),
+    (r"LeaderAndIsrPartitionState\(|UpdateMetadataPartitionState\(", "2.4", ""),
+    (r"leaderRecoveryState=|LeaderRecoveryState:", "3.2", ""),
+    (r"LeaderAndIsr\(leader=.*isr=List\([^)]*\), zkVersion=", "1.1", "3.1"),
+    (r"LeaderAndIsr\(leader=.*partitionEpoch=", "3.3", ""),
+    (r"isrWithBrokerEpoch=", "3.5", ""),
+    (r"^\[Controller id=.*new partition replica assignment \[(?:Hash)?Map\(",
+     "", "2.7"),
+    (r"^\[Controller id=\d+\] Starting preferred replica leader election", "1.0", "2.3"),
+    (r"^\[Controller id=\d+\] Preferred replicas by broker", "", "2.4"),
+    (r"Received LeaderAndIsr request .* for partition ", "", "2.3"),
+))
+"""Words within messages that tell the release: pattern, first release, last release."""
+
+_LOGGERS = {
+    "kafka.controller.ZkReplicaStateMachine": ("2.3", ""),
+    "kafka.controller.ZkPartitionStateMachine": ("2.3", ""),
+    "kafka.controller.ReplicaStateMachine": ("", "2.2"),
+    "kafka.controller.PartitionStateMachine": ("", "2.2"),
+}
+_LEVELS = re.compile(r"Changed partition .* with (?:state|assigned)")
+
+
+def between(since: str, until: str) -> frozenset[str]:
+    """Releases of a range; "" is an open end."""
+    first = RELEASES.index(since) if since else 0
+    last = RELEASES.index(until) if until else len(RELEASES) - 1
+    return frozenset(RELEASES[first : last + 1])
+
+
+def tell_release(logs: Logs, used: Mapping[Form, int]) -> tuple[frozenset[str], bool]:
+    """Releases that fit a log's wording, and whether one fits all of it.
+
+    Where none fits all (a cluster that was upgraded), those that fit the most are given.
+    """
+    ranges: Counter[frozenset[str]] = Counter()
+    for form, n in used.items():
+        ranges[between(form.since, form.until)] += n
+    for since, until in _cues(logs):
+        ranges[between(since, until)] += 1
+    fitting = frozenset(RELEASES)
+    for some in ranges:
+        fitting &= some
+    if fitting:
+        return fitting, True
+    votes: Counter[str] = Counter()
+    for some, n in ranges.items():
+        for release in some:
+            votes[release] += n
+    most = max(votes.values())
+    return frozenset(release for release in RELEASES if votes[release] == most), False
+
+
+def _cues(logs: Logs) -> Iterable[tuple[str, str]]:
+    for entry in logs.entries:
+        for pattern, since, until in _CUES:
+            if pattern.search(entry.message):
+                yield since, until
+        if entry.logger in _LOGGERS:
+            yield _LOGGERS[entry.logger]
+        if _LEVELS.search(entry.message):
+            yield ("", "2.5") if entry.level == "TRACE" else ("2.6", "")
+
+
+def choose_profile(
+    logs: Logs, used: Mapping[Form, int], asked: str | Profile | None
+) -> tuple[Profile, str | None, str]:
+    """Profile to replay with, the release it stands for, and what a reader should know of it.
+
+    Raises
+    ------
+    InputError
+        The wording does not tell the release well enough, and none is asked for.
+    """
+    if asked is not None:
+        profile = find_profile(asked)
+        return profile, None, f"{profile.name}, as asked"
+    fitting, whole = tell_release(logs, used)
+    ordered = [release for release in RELEASES if release in fitting]
+    nearest = {NEAREST[release] for release in ordered}
+    told = ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
+    if len(nearest) > 1 and not any(nearest <= some for some in ALIKE):
+        raise InputError(
+            f"{logs.name}: the release that wrote these logs cannot be told: their wording fits "
+            f"{told}; give --profile (profile=), one of: {', '.join(PROFILES)}"
+        )
+    release = ordered[0] if len(nearest) == 1 else ordered[-1]
+    note = f"the wording is that of {told}" if whole else (
+        f"the wording is of several releases, mostly {told}"
+    )
+    return profile_of(release), release, note
