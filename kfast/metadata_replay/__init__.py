@@ -8,7 +8,7 @@ In the order in which data flows:
 - `broker_updates`: what a broker's record leads to. `requests`: what leaders and administrators ask
   for. `explanation`: which of both gives each change of a run.
 - `other_records`: what is no change of a partition. `comparison`: all records, one after another.
-- `verdicts`: facts. `timeline`: the incident. `replay`: from a path to an answer.
+- `verdicts`: facts. `replay`: from a path to an answer.
 """
 
 from kfast.metadata_replay.replay import MetadataReplay, replay_metadata

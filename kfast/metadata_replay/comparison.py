@@ -14,8 +14,9 @@ from kfast.metadata_replay.batches import grouped
 from kfast.metadata_replay.broker_updates import FAILED_DIRECTORIES, Step, step_after, steps_before
 from kfast.metadata_replay.explanation import CONTRADICTION_COST, Change, Examined, Examiner
 from kfast.metadata_replay.other_records import OtherRecords
-from kfast.metadata_replay.timeline import Row, Timeline
 from kfast.metadata_replay.verdicts import Verdicts
+from kfast.replay_results.timeline import Row, Timeline
+from kfast.replay_results.verdicts import ADOPTED, CONTRADICTED, MISSING, PREDICTED
 from kfast.state.metadata_records import (
     ConfigRecord,
     NoOpRecord,
@@ -43,6 +44,19 @@ WORDS = {
 }
 """Events that are asked for, in words."""
 
+MERGED = {
+    "isr": "leaders change {n} ISRs",
+    "directories said": "brokers say where {n} replicas lie",
+    "plan": "an administrator's plan changes {n} partitions",
+    "cancellation": "an administrator cancels {n} reassignments",
+    "preferred": "preferred election of {n} partitions",
+    "unclean": "unclean election of {n} partitions",
+    "partitions": "{n} partitions are added",
+    "topics": "{n} topics are created",
+    "deletion": "{n} topics are deleted",
+}
+"""Events that follow one another count as one; in words, `n` for how many."""
+
 MAY_STAND_BETWEEN_CREATIONS = (TopicRecord, PartitionRecord, ConfigRecord, NoOpRecord)
 """What depends on no partition, so that new ones need not be applied before it."""
 
@@ -60,7 +74,7 @@ class MetadataReplayer:
         self.simulation = simulation
         self.examiner = Examiner(simulation)
         self.verdicts = Verdicts()
-        self.timeline = Timeline()
+        self.timeline = Timeline(merged=MERGED)
         self.n_records = self.end_offset = 0
         self.places: Counter[tuple[str, int]] = Counter()
         """How often each partition changes in this group of batches."""
@@ -73,7 +87,7 @@ class MetadataReplayer:
         for group in grouped(records):
             if not self.n_records:
                 for name in self.simulation.leaderless():
-                    self.timeline.since[name] = group[0].timestamp_ms
+                    self.timeline.leaderless.begin(name, group[0].timestamp_ms)
             self._replay_group(group)
             self.n_records += len(group)
             self.end_offset = group[-1].offset + 1
@@ -109,7 +123,7 @@ class MetadataReplayer:
             self.verdicts.add(
                 logged.offset, logged.timestamp_ms,
                 name if row is None else self.simulation.name(row),
-                (v.CHANGE, UNEXPLAINED, v.CONTRADICTED, ""), record, None,
+                (v.CHANGE, UNEXPLAINED, CONTRADICTED, ""), record, None,
             )
             return []
         if self.places[place] > 1:
@@ -188,10 +202,10 @@ class MetadataReplayer:
         for place in range(begin, len(examined.changes)):
             change = examined.changes[place]
             if examined.fits[number][place]:
-                self._note(change, step.cause, v.PREDICTED)
+                self._note(change, step.cause, PREDICTED)
             else:
                 predicted = examined.predicted.get(place)
-                self._note(change, step.cause, v.CONTRADICTED, predicted=predicted)
+                self._note(change, step.cause, CONTRADICTED, predicted=predicted)
             self._note_effect(row, change, examined.leaders[place])
 
     def _note_missing(
@@ -201,7 +215,7 @@ class MetadataReplayer:
         for row, prediction in missing.items():
             self.verdicts.add(
                 marker.offset, marker.timestamp_ms, self.simulation.name(row),
-                (v.CHANGE, step.cause, v.MISSING, ""), None, self.simulation.record_of(prediction),
+                (v.CHANGE, step.cause, MISSING, ""), None, self.simulation.record_of(prediction),
             )
 
     def _note_requests(self, examined: Examined, end: int) -> None:
@@ -211,11 +225,11 @@ class MetadataReplayer:
             if request is None:
                 cause = UNEXPLAINED
                 self._note(
-                    change, cause, v.CONTRADICTED, predicted=examined.predicted.get(place)
+                    change, cause, CONTRADICTED, predicted=examined.predicted.get(place)
                 )
             else:
                 cause = request.kind
-                verdict = v.ADOPTED if request.reason else v.PREDICTED
+                verdict = ADOPTED if request.reason else PREDICTED
                 self._note(change, cause, verdict, request.reason)
             row = self.timeline.begin(cause, WORDS[cause], change.time_ms)
             self._note_effect(row, change, examined.leaders[place])

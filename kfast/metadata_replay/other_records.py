@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kfast.metadata_replay import verdicts as v
+from kfast.replay_results.verdicts import ADOPTED, CONTRADICTED, MISSING, PREDICTED
 from kfast.state.kraft_releases import ELR_VERSION, MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION
 from kfast.state.metadata_records import (
     MIGRATING,
@@ -33,7 +34,7 @@ from kfast.state.metadata_records import (
 if TYPE_CHECKING:
     from kfast.io.metadata.log import LoggedRecord
     from kfast.metadata_replay.simulation import Simulation
-    from kfast.metadata_replay.timeline import Timeline
+    from kfast.replay_results.timeline import Timeline
 
 NEW_PARTITION = "replicas of a new partition"
 """Why a Partition record is adopted."""
@@ -91,7 +92,7 @@ class OtherRecords:
         """Batches that belong together end: what should have followed is missing."""
         for topic in self.clearings:
             predicted = ClearElrRecord(0, topic)
-            self._add(last, v.CLEARING, topic or "all topics", v.MISSING, None, predicted)
+            self._add(last, v.CLEARING, topic or "all topics", MISSING, None, predicted)
         self.clearings, self.created = [], set()
 
     def _add(
@@ -134,7 +135,7 @@ class OtherRecords:
         same = predicted == record
         self._add(
             logged, v.REGISTRATION, f"broker {record.broker_id}",
-            v.PREDICTED if same else v.CONTRADICTED, record, predicted,
+            PREDICTED if same else CONTRADICTED, record, predicted,
         )
         return True
 
@@ -155,13 +156,13 @@ class OtherRecords:
         if present is not None and present.epoch == epoch:
             return True
         record = logged.record
-        self._add(logged, v.REGISTRATION, f"broker {broker}", v.CONTRADICTED, record)
+        self._add(logged, v.REGISTRATION, f"broker {broker}", CONTRADICTED, record)
         return present is not None
 
     def _topic(self, logged: LoggedRecord, record: TopicRecord) -> bool:
         is_new = record.name in self.new_names or record.topic_id in self.new_topics
         if is_new or self.simulation.has_topic(record):
-            self._add(logged, v.CREATION, record.name, v.CONTRADICTED, record)
+            self._add(logged, v.CREATION, record.name, CONTRADICTED, record)
             return False
         self.created.add(record.name)
         self.new_topics[record.topic_id] = record
@@ -175,13 +176,13 @@ class OtherRecords:
         topic = self.simulation.topic_name(record.topic_id) if new is None else new.name
         name = f"{topic or record.topic_id}-{record.partition_id}"
         if topic is None:
-            self._add(logged, v.CREATION, name, v.CONTRADICTED, record)
+            self._add(logged, v.CREATION, name, CONTRADICTED, record)
             return False
         predicted = record if self.in_transaction else self._new_partition(record)
         if predicted == record:
-            self._add(logged, v.CREATION, name, v.ADOPTED, record, None, NEW_PARTITION)
+            self._add(logged, v.CREATION, name, ADOPTED, record, None, NEW_PARTITION)
         else:
-            self._add(logged, v.CREATION, name, v.CONTRADICTED, record, predicted)
+            self._add(logged, v.CREATION, name, CONTRADICTED, record, predicted)
         if topic not in self.created:
             self._event(logged, "partitions", f"partition {name} is added")
         self.new_partitions.append(record)
@@ -208,11 +209,11 @@ class OtherRecords:
     def _remove_topic(self, logged: LoggedRecord, record: RemoveTopicRecord) -> bool:
         topic = self.simulation.topic_name(record.topic_id)
         if topic is None:
-            self._add(logged, v.DELETION, record.topic_id, v.CONTRADICTED, record)
+            self._add(logged, v.DELETION, record.topic_id, CONTRADICTED, record)
             return False
         self._event(logged, "deletion", f"topic {topic} is deleted")
         numbers = self.simulation.partitions_of(record.topic_id)
-        self.timeline.lose([f"{topic}-{number}" for number in numbers], logged.timestamp_ms)
+        self.timeline.delete([f"{topic}-{number}" for number in numbers], logged.timestamp_ms)
         return True
 
     def _config(self, logged: LoggedRecord, record: ConfigRecord) -> bool:
@@ -243,7 +244,7 @@ class OtherRecords:
         if follows:
             self.clearings.remove(topic)
         self._add(
-            logged, v.CLEARING, topic or "all topics", v.PREDICTED if follows else v.CONTRADICTED,
+            logged, v.CLEARING, topic or "all topics", PREDICTED if follows else CONTRADICTED,
             record,
         )
         return True

@@ -15,7 +15,9 @@ from kfast.errors import InputError
 from kfast.io import open_metadata
 from kfast.metadata_replay.comparison import MetadataReplayer
 from kfast.metadata_replay.simulation import Simulation, check_release, release_of_software
-from kfast.metadata_replay.verdicts import VERDICTS, MetadataContradiction
+from kfast.metadata_replay.verdicts import MetadataContradiction
+from kfast.replay_results.timeline import outages_table, timeline_table
+from kfast.replay_results.verdicts import VERDICTS
 from kfast.state.controller_change import change_controller
 from kfast.state.display import Summary, summary_html, summary_text
 from kfast.state.kraft_releases import (
@@ -197,7 +199,7 @@ def _answer(
     files = tuple(file.name for file in log.segments)
     return MetadataReplay(
         source, files, replayer.n_records, log.first_offset, replayer.end_offset,
-        verdicts.table(), timeline.table(), timeline.outages_table(),
+        verdicts.table(), timeline_table([timeline]), outages_table([timeline]),
         tuple(sorted(verdicts.contradictions, key=lambda one: one.offset)),
         {verdict: counts[verdict] for verdict in VERDICTS},
         dict(verdicts.reasons().most_common()), dict(verdicts.counts(1).most_common()),

@@ -10,11 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from kfast.replay_results.verdicts import CONTRADICTED, MISSING, VERDICTS
 from kfast.schema import METADATA_FACTS
 from kfast.state.metadata_records import PartitionChangeRecord
-
-PREDICTED, ADOPTED, CONTRADICTED, MISSING = "predicted", "adopted", "contradicted", "missing"
-VERDICTS = (PREDICTED, ADOPTED, CONTRADICTED, MISSING)
 
 CHANGE, CREATION, DELETION, CLEARING, REGISTRATION = (
     "partition change", "new partition", "topic deletion", "cleared ELRs", "registration",

@@ -46,6 +46,7 @@ ORDER = (
     "sweeps",
     "analysis",
     "capacity",
+    "replay_results",
     "log_replay",
     "metadata_replay",
     "report",

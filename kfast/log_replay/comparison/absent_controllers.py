@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kfast.log_replay.comparison.facts import ABSENT, ADOPTED, Fact, name_of
+from kfast.log_replay.comparison.facts import ABSENT, Fact, name_of
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Record
+from kfast.replay_results.verdicts import ADOPTED
 
 TOLD = ("leader", "leader_epoch", "isr", "version", "replicas", "adding", "removing")
 """What such a line may say of a partition."""

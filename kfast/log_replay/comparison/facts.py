@@ -10,8 +10,6 @@ import pyarrow as pa
 from kfast.log_replay.log_files import Logs
 from kfast.schema import FACTS
 
-PREDICTED, ADOPTED, CONTRADICTED = "predicted", "adopted", "contradicted"
-
 BEFORE, HOLE, BETWEEN, ANSWER, WRITTEN = (
     "written before the log begins", "changed in a hole of the log",
     "changed between two controllers", "a broker's answer that is not logged",

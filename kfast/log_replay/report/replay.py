@@ -12,9 +12,6 @@ import pyarrow as pa
 from kfast.controllers import Profile
 from kfast.errors import InputError
 from kfast.log_replay.comparison.facts import (
-    ADOPTED,
-    CONTRADICTED,
-    PREDICTED,
     Fact,
     facts_table,
     shown,
@@ -23,12 +20,13 @@ from kfast.log_replay.histories.exploration import explore
 from kfast.log_replay.histories.explorer import Explorer
 from kfast.log_replay.log_files import Logs, Warned, clock, read_logs
 from kfast.log_replay.lookahead.clusters import split_clusters
-from kfast.log_replay.report.timeline import Row, outages_table, timeline_table
 from kfast.log_replay.report.verdicts import SILENT, Checker
 from kfast.log_replay.terms.terms import find_terms
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.releases import choose_profile
 from kfast.log_replay.wording.statements import NOT_UNDERSTOOD, TALK, understand
+from kfast.replay_results.timeline import Timeline, outages_table, timeline_table
+from kfast.replay_results.verdicts import ADOPTED, CONTRADICTED, PREDICTED
 from kfast.state.display import Summary, summary_html, summary_text
 
 MOST_SHOWN = 20
@@ -183,16 +181,13 @@ def replay(
         )
     chosen, release, note = choose_profile(logs, used, profile)
     facts: list[Fact] = []
-    rows: list[Row] = []
-    outages: list[tuple[str, int, int | None, int]] = []
+    timelines: list[Timeline] = []
     clusters = split_clusters(statements, terms)
     for cluster in clusters:
         explorer = Explorer(cluster, statements, chosen)
         checker = Checker(cluster, statements, explorer, explore(explorer), chosen)
         facts += checker.check()
-        rows += checker.timeline.rows
-        outages += [(*outage, cluster.number) for outage in checker.timeline.outages]
-    rows.sort(key=lambda row: row.time)
+        timelines.append(checker.watcher.timeline)
     notes = [note]
     if len(clusters) > 1:
         notes.append(f"{len(clusters)} clusters follow or overlap one another in these logs")
@@ -205,7 +200,7 @@ def replay(
         )
     return Replay(
         logs.root, tuple(logs.files), logs.n_lines, facts_table(facts, logs, statements),
-        timeline_table(rows), outages_table(outages),
+        timeline_table(timelines), outages_table(timelines),
         _contradictions(facts, logs, statements), tuple(logs.warnings),
         {verdict: counts[verdict] for verdict in (PREDICTED, ADOPTED, CONTRADICTED)},
         dict(Counter(fact.reason for fact in facts if fact.verdict == ADOPTED).most_common()),

@@ -1,50 +1,22 @@
-"""The incident as a table: what happened when, what moved, who was leaderless for how long."""
+"""What an event did, and what it is in words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-
-import pyarrow as pa
 
 from kfast.log_replay.comparison.facts import name_of
 from kfast.log_replay.engine.simulation import Ran, Simulation
 from kfast.log_replay.events.events import LogEvent
 from kfast.log_replay.wording.values import Partition
-from kfast.schema import FLAG_ASSIGNED, FLAG_HAS_LEADERSHIP, OUTAGES, TIMELINE
+from kfast.replay_results.timeline import Row, Timeline
+from kfast.schema import FLAG_ASSIGNED, FLAG_HAS_LEADERSHIP
+
+OFTEN_IDLE = frozenset({"rebalance", "election", "hidden_isr", "modified"})
+"""Kinds of events that are worth a row only where they changed anything."""
 
 
-@dataclass
-class Row:
-    """One event of the timeline; see `schema.TIMELINE`."""
-
-    time: int
-    cluster: int
-    controller: int
-    controller_epoch: int | None
-    event: str
-    what: str
-    inferred: bool
-    transitions: int = 0
-    leaders_moved: int = 0
-    isr_changes: int = 0
-    refused: int = 0
-    became_leaderless: list[str] = field(default_factory=list)
-    got_leader: list[str] = field(default_factory=list)
-    leaderless: int = 0
-    longest_ms: int | None = None
-
-    @property
-    def moved_anything(self) -> bool:
-        """Whether the event is worth a line."""
-        return bool(
-            self.transitions or self.leaders_moved or self.isr_changes or self.refused
-            or self.became_leaderless or self.got_leader
-        ) or self.event not in ("rebalance", "election", "hidden_isr", "modified")
-
-
-class Timeline:
-    """Watches a simulation, event by event.
+class Watcher:
+    """Takes down the timeline of a simulation, event by event.
 
     Parameters
     ----------
@@ -53,26 +25,20 @@ class Timeline:
     """
 
     def __init__(self, cluster: int) -> None:
-        self.cluster = cluster
-        self.rows: list[Row] = []
-        self.outages: list[tuple[str, int, int | None]] = []
-        self.since: dict[Partition, int] = {}
+        self.timeline = Timeline(cluster)
         self.before: dict[Partition, tuple[int, frozenset[int]]] = {}
 
     def note(self, ran: Ran, simulation: Simulation) -> None:
         """Take down what an event did."""
-        event, term = ran.event, ran.event.term
-        row = Row(
-            event.time, self.cluster, term.controller, term.epoch, event.kind, describe(event),
-            event.inferred,
-        )
+        event, timeline = ran.event, self.timeline
+        timeline.controller, timeline.epoch = event.term.controller, event.term.epoch
+        row = timeline.begin(event.kind, describe(event), event.time, inferred=event.inferred)
         if ran.outcome is not None:
-            counts = ran.outcome.counts
-            row.transitions = sum(counts.transitions.values())
+            row.transitions = sum(ran.outcome.counts.transitions.values())
             row.refused = ran.outcome.refusals.num_rows
         self._compare(row, simulation)
-        if row.moved_anything:
-            self.rows.append(row)
+        if event.kind in OFTEN_IDLE and not row.changed_anything:
+            timeline.rows.pop()
 
     def _compare(self, row: Row, simulation: Simulation) -> None:
         now: dict[Partition, tuple[int, frozenset[int]]] = {}
@@ -87,28 +53,15 @@ class Timeline:
                 now[partition] = (leader, frozenset(ids))
         live = state.registered
         for partition, (leader, isr) in now.items():
-            led = leader >= 0 and bool(live[leader])
-            before = self.before.get(partition)
-            if before is not None:
-                row.leaders_moved += leader != before[0] and leader >= 0 and before[0] >= 0
-                row.isr_changes += isr != before[1]
-            if not led and partition not in self.since:
-                self.since[partition] = row.time
-                row.became_leaderless.append(name_of(partition))
-            elif led and partition in self.since:
-                since = self.since.pop(partition)
-                row.got_leader.append(name_of(partition))
-                row.longest_ms = max(row.longest_ms or 0, row.time - since)
-                self.outages.append((name_of(partition), since, row.time))
-        for partition in [p for p in self.since if p not in now]:
-            self.outages.append((name_of(partition), self.since.pop(partition), row.time))
-        row.leaderless = len(self.since)
+            before = self.before.get(partition, (-1, isr))
+            row.isr_changes += isr != before[1]
+            self.timeline.note_leader(
+                row, name_of(partition), row.time, before[0], leader,
+                is_up=leader >= 0 and bool(live[leader]),
+            )
+        self.timeline.delete(map(name_of, self.before.keys() - now.keys()), row.time)
+        row.leaderless = len(self.timeline.leaderless.since)
         self.before = now
-
-    def finish(self) -> None:
-        """The log ends: what is leaderless stays so."""
-        self.outages += [(name_of(p), since, None) for p, since in self.since.items()]
-        self.since = {}
 
 
 def describe(event: LogEvent) -> str:
@@ -170,25 +123,3 @@ _OTHERS = {
 
 def _ids(ids: Sequence[int] | dict[int, int]) -> str:
     return ",".join(map(str, sorted(ids)))
-
-
-def timeline_table(rows: Sequence[Row]) -> pa.Table:
-    """The timeline as a table."""
-    return TIMELINE.table({
-        column.name: [getattr(row, column.name) for row in rows] for column in TIMELINE.columns
-    })
-
-
-def outages_table(outages: Sequence[tuple[str, int, int | None, int]]) -> pa.Table:
-    """Who was without a leader, from when to when."""
-    ordered = sorted(outages, key=lambda o: (o[1], o[0]))
-    return pa.table(
-        [
-            pa.array([o[0] for o in ordered], pa.string()),
-            pa.array([o[1] for o in ordered], pa.timestamp("ms")),
-            pa.array([o[2] for o in ordered], pa.timestamp("ms")),
-            pa.array([None if o[2] is None else o[2] - o[1] for o in ordered], pa.int64()),
-            pa.array([o[3] for o in ordered], pa.int32()),
-        ],
-        schema=OUTAGES.schema,
-    )

@@ -16,10 +16,7 @@ from kfast.log_replay.comparison.cluster_claims import Claim, Whole
 from kfast.log_replay.comparison.cluster_lines import WHOLE
 from kfast.log_replay.comparison.counts import broker_epoch
 from kfast.log_replay.comparison.facts import (
-    ADOPTED,
     BEFORE,
-    CONTRADICTED,
-    PREDICTED,
     REMEMBERED,
     REPORTED,
     Fact,
@@ -32,11 +29,12 @@ from kfast.log_replay.engine.simulation import Simulation
 from kfast.log_replay.events.clusters import Cluster
 from kfast.log_replay.events.events import LogEvent
 from kfast.log_replay.histories.explorer import Explorer
-from kfast.log_replay.report.timeline import Timeline
+from kfast.log_replay.report.timeline import Watcher
 from kfast.log_replay.terms.terms import Term
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Partition
+from kfast.replay_results.verdicts import ADOPTED, CONTRADICTED, PREDICTED
 from kfast.schema import PartitionState, ReplicaState
 from kfast.state import Leadership
 
@@ -79,7 +77,7 @@ class Checker:
         self.found = found
         self.adopted = adopted_facts(explorer)
         self.facts: list[Fact] = []
-        self.timeline = Timeline(cluster.number)
+        self.watcher = Watcher(cluster.number)
         self.reported = _reported(cluster, statements)
         self.least: dict[tuple[Partition, str], int] = {}
 
@@ -98,13 +96,12 @@ class Checker:
             self._run(event)
         for number in self.cluster.strange:
             self.facts += strange_facts(self.statements[number], number)
-        self.timeline.finish()
         return self.facts
 
     def _run(self, event: LogEvent) -> None:
         if event.kind in ("failover", "resume"):
             self._adopt(event)
-        self.timeline.note(run_event(self.world, event), self.world.simulation)
+        self.watcher.note(run_event(self.world, event), self.world.simulation)
 
     def _adopt(self, point: LogEvent) -> None:
         """Give partitions the records that were found for this point."""

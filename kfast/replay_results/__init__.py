@@ -1,0 +1,4 @@
+"""What replays of text logs and of metadata logs have in common: the timeline, and the verdicts.
+
+`timeline`: events, and for how long a partition had no leader. `verdicts`: their names.
+"""
