@@ -128,11 +128,30 @@ def merge_plainly(sources):
     return rows, differing
 
 
-@pytest.mark.parametrize("seed", range(60))
+def reached_from(sources, n):
+    """The sources that share a topic with source n, or with one that does, and so on."""
+    topics = [{row["topic"] for row in rows} for rows, _ in sources]
+    reached = {n}
+    for _ in sources:
+        known = set().union(*(topics[m] for m in reached))
+        reached |= {m for m in range(len(sources)) if topics[m] & known}
+    return reached
+
+
+@pytest.mark.parametrize("seed", range(72))
 def test_the_rule_is_that_of_plain_dicts(seed):
     sources = random_sources(seed)
+    everywhere = set(range(len(sources)))
+    reached = [reached_from(sources, n) for n in sorted(everywhere)]
+    if any(tables.coverage == Coverage.CLUSTER and related != everywhere
+           for (_, tables), related in zip(sources, reached, strict=True)):
+        with pytest.raises(InputError, match=r"are not in file-\d, which lists all of its cluster"):
+            merge([tables for _, tables in sources])
+        return
     expected, differing = merge_plainly(sources)
     merged = merge([tables for _, tables in sources])
+    unrelated = any("these files have no topic in common" in note for note in merged.notes)
+    assert unrelated == (reached[0] != everywhere)
     rows = {(r["topic"], r["partition"]): r for r in merged.partitions.to_pylist()}
     assert rows.keys() == expected.keys()
     for key, row in expected.items():
@@ -258,6 +277,42 @@ def test_files_of_two_clusters_are_refused():
         kfast.read(*(
             ("d", DESCRIBE.encode()), ("one", b"Cluster ID: x\n"), ("other", b"Cluster ID: y\n"),
         ))
+
+
+def test_files_whose_brokers_alone_agree_are_merged_with_a_note():
+    """Two clusters may number their brokers alike, and each has the internal topics."""
+    internal = DESCRIBE.replace("Topic: t", "Topic: __consumer_offsets")
+    one, other = DESCRIBE + internal, DESCRIBE.replace("Topic: t", "Topic: u") + internal
+    state = kfast.read(("one", one.encode()), ("other", other.encode()))
+    note = ("these files have no topic in common, internal ones aside, and are taken for files of"
+            " one cluster: one, other")
+    assert note in state.assumptions
+    # A third that names topics of both makes them one cluster.
+    state = kfast.read(("one", one.encode()), ("other", other.encode()), ("both", (
+        DESCRIBE + DESCRIBE.replace("Topic: t", "Topic: u")).encode()))
+    assert not any("no topic in common" in line for line in state.assumptions)
+    assert not any("no topic in common" in line for line in read("configs").assumptions)
+
+
+def test_files_of_one_cluster_id_need_no_common_topic():
+    metadata = {"cluster_id": "c", "topics": [{"topic": "t", "partitions": [
+        {"partition": 0, "leader": 1, "replicas": [1, 2], "isr": [1, 2]}]}]}
+    other = json.loads(json.dumps(metadata).replace('"t"', '"u"'))
+    files = [("one", json.dumps(metadata).encode()), ("other", json.dumps(other).encode())]
+    assert not any("no topic in common" in line for line in kfast.read(*files).assumptions)
+    files[1] = ("other", files[1][1].replace(b'"cluster_id": "c", ', b""))
+    assert any("no topic in common" in line for line in kfast.read(*files).assumptions)
+
+
+def test_a_metadata_log_refuses_topics_of_another_cluster(shared_data):
+    """The log lists all topics of its cluster; a text of its brokers lists none of them."""
+    log = shared_data / "kraft_live/metadata/__cluster_metadata-0"
+    with pytest.raises(InputError) as caught:
+        kfast.read(log, ("other", DESCRIBE.encode()), at=8807)
+    assert str(caught.value) == (
+        f"other: its topics, t, are not in {log}, which lists all of its cluster; right are files"
+        " of one cluster"
+    )
 
 
 def test_provenance_is_kept_in_files_and_shown(tmp_path):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,8 @@ _BROKER_LEADS = dict.fromkeys(
     ("fenced", "shutting_down", "in_controlled_shutdown", "up"), "registered"
 )
 """What belongs together is taken from one source."""
+_INTERNAL = "__"
+"""Names of internal topics begin with it."""
 _UP = "up"
 """Registered and not fenced: what is compared."""
 
@@ -95,8 +98,10 @@ def merge(sources: Sequence[SourceTables]) -> SourceTables:
         ClusterState.from_tables(
             source.brokers, source.topics, source.partitions, source.cluster, source=source.source
         )
-    _refuse_other_clusters(ordered)
+    topics = [_topic_names(source).to_pylist() for source in ordered]
+    _refuse_other_clusters(ordered, topics)
     report = Contradictions([source.source for source in ordered])
+    _compare_topics(ordered, topics, report)
     partitions = _merge_partitions(ordered, report)
     down, unknown, brokers = _merge_brokers(ordered, report)
     controller, cluster = _merge_cluster(ordered, report)
@@ -132,7 +137,9 @@ def _rank(source: SourceTables) -> tuple[int, ...]:
     return source.exactness, -source.coverage, -(source.captured_ms or 0)
 
 
-def _refuse_other_clusters(ordered: Sequence[SourceTables]) -> None:
+def _refuse_other_clusters(
+    ordered: Sequence[SourceTables], topics: Sequence[list[str]]
+) -> None:
     """Refuse a source that has another cluster's id, or no broker that any other one names."""
     ids = {source.cluster_id: source.source for source in ordered if source.cluster_id}
     if len(ids) > 1:
@@ -146,16 +153,57 @@ def _refuse_other_clusters(ordered: Sequence[SourceTables]) -> None:
                 f"{ordered[place].source}: its brokers, {abbreviate(sorted(own))}, are in no other"
                 f" file; those name {abbreviate(sorted(common))}; right are files of one cluster"
             )
-    topics = [_topic_names(source) for source in ordered]
     for place, listed in enumerate(topics):
-        if len(listed) and not brokers[place]:
-            known_names = set().union(*(names.to_pylist() for names in (*topics[:place],
-                                                                    *topics[place + 1 :])))
-            if known_names and not known_names.intersection(listed.to_pylist()):
+        if listed and not brokers[place]:
+            others = set().union(*topics[:place], *topics[place + 1 :])
+            if others and others.isdisjoint(listed):
                 raise InputError(
-                    f"{ordered[place].source}: its topics, {abbreviate(listed.to_pylist(), 3)}, are"
-                    " in no other file; right are files of one cluster"
+                    f"{ordered[place].source}: its topics, {abbreviate(listed, 3)}, are in no"
+                    " other file; right are files of one cluster"
                 )
+
+
+def _compare_topics(
+    ordered: Sequence[SourceTables], topics: Sequence[list[str]], report: Contradictions
+) -> None:
+    """Note sources without a common topic; refuse one that a source of the whole cluster excludes.
+
+    Every cluster has the internal topics. Sources that have the same cluster id, or share topics
+    with a third one, are of one cluster.
+    """
+    own = [[name for name in listed if not name.startswith(_INTERNAL)] for listed in topics]
+    groups = _connected([
+        # No topic has spaces in its name.
+        {*names, *([f"cluster id {source.cluster_id}"] if names and source.cluster_id else ())}
+        for source, names in zip(ordered, own, strict=True)
+    ])
+    for group in groups:
+        for n in range(len(ordered)):
+            covering = [m for m in group if ordered[m].coverage == Coverage.CLUSTER]
+            if covering and own[n] and n not in group and ordered[n].partitions.num_rows:
+                raise InputError(
+                    f"{ordered[n].source}: its topics, {abbreviate(own[n], 3)}, are not in"
+                    f" {ordered[covering[0]].source}, which lists all of its cluster; right are"
+                    " files of one cluster"
+                )
+    if len(groups) > 1:
+        names = [ordered[n].source for n in sorted(map(min, groups))]
+        report.notes.append(
+            "these files have no topic in common, internal ones aside, and are taken for files of"
+            f" one cluster: {abbreviate(names)}"
+        )
+
+
+def _connected(sets: Sequence[set[str]]) -> list[list[int]]:
+    """Places of the sets that are not empty, in groups that have no member in common."""
+    groups: list[tuple[set[str], list[int]]] = []
+    for place, members in enumerate(sets):
+        if members:
+            joined = [group for group in groups if not members.isdisjoint(group[0])]
+            groups = [group for group in groups if members.isdisjoint(group[0])]
+            groups.append((members.union(*(others for others, _ in joined)),
+                           sorted([place, *chain.from_iterable(own for _, own in joined)])))
+    return [places for _, places in groups]
 
 
 def _is_complete(source: SourceTables) -> bool:
