@@ -84,13 +84,20 @@ class BrokerSide:
             return None
         since = self.started.get(broker, 0) if fresh else 0
         last: Heard | None = None
-        for item in simulation.requests(row, "lead", broker, now.time if now else LATEST):
+        for item in simulation.requests(row, None, broker, now.time if now else LATEST):
             if now is not None and item.order >= now.order:
                 break
-            if item.time >= since and item.said["leader"] >= 0 and (
+            if item.time < since:
+                continue
+            if item.key[0] == "stop":
+                if item.said["delete"]:  # It drops the partition with all that it remembers.
+                    last = NEVER
+            elif item.said["leader"] >= 0 and (
                 item.said["leader"] == broker or item.said["leader"] in item.said["up"]
             ):
                 last = heard(item)
+        if last == NEVER:
+            return NEVER
         known = self.memory.get((broker, row))
         if last is not None and (known is None or last.leader_epoch > known.leader_epoch):
             return last

@@ -60,6 +60,7 @@ class Simulation:
         self.imbalance: dict[int, tuple[int, int, float]] = {}
         self.alone = True
         self.freed: dict[Partition, list[int]] = {}
+        self.vacant: set[int] = set()
         self.hidden = 0
         self.written: list[int] = []
         self.heard: set[tuple[str, int]] = set()
@@ -130,6 +131,7 @@ class Simulation:
         self.stored = stored
         self._configure()
         self._name(chosen)
+        self.vacant, self.freed = set(), {}
         return old
 
     def _configure(self) -> None:
@@ -153,27 +155,27 @@ class Simulation:
         self.possibility = chosen
         self.rows = {}
         for row, possibility in enumerate(chosen):
-            if row >= self.state.n_partitions or self.state.partition[row] >= 0:
+            if self.state.partition[row] >= 0:
                 self.rows.setdefault(possibility.partition, []).append(row)
 
     def _note_new_rows(self) -> None:
-        """Take up rows that an event created, and forget those it freed."""
+        """Take up rows that an event created, and forget those it freed.
+
+        A row that was free stands for another partition, even if its name is the same.
+        """
         state = self.state
-        flags = state.records["flags"] & schema.FLAG_ASSIGNED
         for row in range(len(self.possibility), state.n_partitions):
             name = state.topic[int(state.topic_row[row])].as_py()
             self.possibility.append(Possibility((name, int(state.partition[row])), 0))
-        for row, possibility in enumerate(self.possibility):
-            topic = state.topic[int(state.topic_row[row])].as_py() if flags[row] else None
-            number = int(state.partition[row])
-            if topic is not None and (topic, number) != (
-                possibility.topic, possibility.partition[1]
-            ):
-                self.possibility[row] = Possibility((topic, number), 0)
-                self.items.pop(row, None)
-        before = self.rows
+        was_vacant, self.vacant = self.vacant, set(state.free_rows.tolist())
+        for row in was_vacant - self.vacant:
+            name = state.topic[int(state.topic_row[row])].as_py()
+            self.possibility[row] = Possibility((name, int(state.partition[row])), 0)
+            self.items.pop(row, None)
         self._name(self.possibility)
-        self.freed = {p: rows for p, rows in before.items() if not self.rows_of(p)}
+        self.freed = {}
+        for row in np.flatnonzero(state.records["flags"] & schema.FLAG_ASSIGNED == 0).tolist():
+            self.freed.setdefault(self.possibility[row].partition, []).append(row)
 
     def note_writes(self) -> None:
         """Remember which controller wrote each record last.
@@ -350,11 +352,15 @@ class Simulation:
         return False
 
     def requests(
-        self, row: int, kind: str, broker: int | None, until: int
+        self, row: int, kind: str | None, broker: int | None, until: int
     ) -> Iterator[Item]:
-        """Requests about a row that were sent before some time, the oldest first."""
+        """Requests about a row that were sent before some time, the oldest first.
+
+        Without a kind they are those that make a broker host a replica or stop it.
+        """
+        kinds = ("lead", "stop") if kind is None else (kind,)
         for item in self.items.get(row, ()):
-            if item.key[0] == kind and item.time <= until + TIE_MS and (
+            if item.key[0] in kinds and item.time <= until + TIE_MS and (
                 broker is None or item.key[1] == broker
             ) and not item.said.get("unsent"):
                 yield item
@@ -380,6 +386,7 @@ class Simulation:
 
     def note(self, event: LogEvent, outcome: Outcome | None) -> Ran:
         """Keep what an event did."""
+        before = self.vacant
         self._note_new_rows()
         self.note_writes()
         self._configure()
@@ -387,6 +394,7 @@ class Simulation:
         if outcome is not None and outcome.actions:
             places = {
                 (p.topic, p.partition[1]): row for row, p in enumerate(self.possibility)
+                if row not in before or row not in self.vacant  # It was there, or is now.
             }
             epoch = event.term.epoch if event.term.epoch is not None else -1
             made = items_of(

@@ -1,0 +1,97 @@
+"""Replay: topics that are created, deleted, created again, and that go while no log is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from kfast.log_replay import replay
+from tests.support.log_writer import LoggedController
+from tests.support.states import read_state
+
+BEFORE = """
+    partition  ar   isr  leader  epoch  state
+    calm-0     1,2  1,2  1       4      ONLINE
+"""
+LEADS = (
+    "INFO [Broker id=1] Leader {partition} starts at leader epoch 0 from offset 0 with high "
+    "watermark 0 ISR [1,2] addingReplicas [] removingReplicas []. Previous leader epoch was "
+    "{previous}. (state.change.logger)"
+)
+FOLLOWS = (
+    "INFO [Broker id=2] Follower {partition} starts at leader epoch {epoch} from offset 0 with "
+    "high watermark 0. Previous leader epoch was {previous}. (state.change.logger)"
+)
+
+
+def begin(version, **options):
+    """A cluster of three brokers whose controller has just been elected."""
+    state = read_state(BEFORE, brokers=[1, 2, 3], controller_id=-1, **options)
+    logged = LoggedController(state, version)
+    logged.fail_over(3)
+    return logged
+
+
+def delete(logged, topic):
+    """Delete a topic to the end."""
+    logged.delete([topic])
+    logged.acknowledge([topic])
+
+
+def contradictions(logged, folder):
+    """What a replay of the logs contradicts."""
+    logged.log.save(folder)
+    return [str(one) for one in replay(folder).contradictions]
+
+
+@pytest.mark.parametrize("version", ["2.4", "2.8", "3.9"])
+def test_a_topic_may_get_another_row_when_it_is_made_again(version, tmp_path):
+    """Rows of deleted topics are used again, in another order."""
+    logged = begin(version)
+    for topic in ("a", "b"):
+        logged.create_topics({topic: [[1, 2], [2, 1]]})
+    for topic in ("a", "b"):
+        delete(logged, topic)
+    logged.create_topics({"b": [[1, 2], [2, 1]]})
+    delete(logged, "b")
+    assert contradictions(logged, tmp_path) == []
+
+
+@pytest.mark.parametrize(("previous", "n_contradicted"), [(-1, 0), (0, 1)])
+def test_a_broker_forgets_a_partition_that_it_deletes(previous, n_contradicted, tmp_path):
+    """Kafka, ReplicaManager.scala, `stopReplicas`: it drops the partition with its leader epoch."""
+    logged = begin("2.8")
+    logged.create_topics({"a": [[1, 2]]})
+    logged.log.write(1, "state-change", LEADS.format(partition="a-0", previous=-1))
+    delete(logged, "a")
+    logged.create_topics({"a": [[1, 2]]})
+    logged.log.write(1, "state-change", LEADS.format(partition="a-0", previous=previous))
+    assert len(contradictions(logged, tmp_path)) == n_contradicted
+
+
+@pytest.mark.parametrize(("previous", "n_contradicted"), [(-1, 0), (5, 1)])
+def test_a_broker_forgets_a_replica_that_moves_away(previous, n_contradicted, tmp_path):
+    """The last request of a reassignment deletes the replica; it comes back as a new one."""
+    logged = begin("2.8")
+    logged.create_topics({"a": [[1, 2]]})
+    logged.reassign("a", 0, [1, 3])
+    logged.catch_up([3], reassigned=(("a", 0), [1, 3]))
+    logged.reassign("a", 0, [1, 2])
+    epoch = logged.state.leadership(logged.log.row("a", 0)).leader_epoch
+    logged.log.write(2, "state-change", FOLLOWS.format(
+        partition="a-0", epoch=epoch, previous=previous,
+    ))
+    assert len(contradictions(logged, tmp_path)) == n_contradicted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("log", "n_predicted", "n_contradicted"), [
+    ("zk-3.1-topics-come-and-go", 6400, 1), ("zk-3.5-topics-made-again", 12_599, 0),
+])
+def test_real_topics(log, n_predicted, n_contradicted, shared_data):
+    """Clusters whose topics come, go and are made again."""
+    folder = shared_data / "controller_logs" / log
+    if not folder.is_dir():
+        pytest.skip(f"the real logs are not there ({folder})")
+    counts = replay(folder).counts
+    assert counts["predicted"] >= n_predicted
+    assert counts["contradicted"] == n_contradicted
