@@ -2100,16 +2100,18 @@ RISK_AVAILABILITY = ResultTable(
 
 # --- replay ---
 
+_VERDICT = ResultColumn("verdict", _TEXT, "predicted, adopted, unknown, contradicted or missing")
+_REASON = ResultColumn("reason", _TEXT, "why it was adopted, or is unknown; else empty")
+
 FACTS = ResultTable(
     "replay.facts", "kfast.replay(path).facts", "facts, in the order of the log",
     (
-        ResultColumn("time", _TIME, "of the line"), ResultColumn("file", _TEXT, "of the line"),
+        ResultColumn("time", _TIME, "of the line"),
+        ResultColumn("file", _TEXT, "of the line; a missing one is due before it"),
         ResultColumn("line", _INT32, "its number, from 1"),
         ResultColumn("kind", _TEXT, "what is said"), ResultColumn("subject", _TEXT, "of what"),
-        ResultColumn("logged", _TEXT, "the value in the log"),
-        ResultColumn("predicted", _TEXT, "the value that kfast predicts"),
-        ResultColumn("verdict", _TEXT, "predicted, adopted or contradicted"),
-        ResultColumn("reason", _TEXT, "why it was adopted, else empty"),
+        ResultColumn("logged", _TEXT, "the value in the log; empty where that lacks it"),
+        ResultColumn("predicted", _TEXT, "the value that kfast predicts"), _VERDICT, _REASON,
     ),
 )
 METADATA_FACTS = ResultTable(
@@ -2126,8 +2128,7 @@ METADATA_FACTS = ResultTable(
         ResultColumn("subject", _TEXT, "partition, broker or topic"),
         ResultColumn("logged", _TEXT, "what the log has, where that is contradicted", True),
         ResultColumn("predicted", _TEXT, "what kfast predicts instead; null where nothing", True),
-        ResultColumn("verdict", _TEXT, "predicted, adopted, contradicted or missing"),
-        ResultColumn("reason", _TEXT, "why it was adopted, else empty"),
+        _VERDICT, _REASON,
     ),
 )
 TIMELINE = ResultTable(

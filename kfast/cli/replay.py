@@ -40,8 +40,8 @@ def replay_command(
     Of a KRaft cluster, DIRECTORY is the folder __cluster_metadata-0 of a controller or broker:
     every decision of its controllers is predicted from the records before it.
 
-    The exit code is 4 if anything is contradicted (or, in a metadata log, missing): --fail-on
-    'contradicted>0' is always tested. JSON lists all rows, whatever --top says.
+    The exit code is 4 if anything is contradicted or missing: --fail-on 'contradicted>0' and
+    'missing>0' are always tested. JSON lists all rows, whatever --top says.
 
     \b
     Examples:
@@ -56,8 +56,7 @@ def replay_command(
     if of_metadata and len(directory) > 1:
         raise ArgumentError("a metadata log is replayed alone: give one DIRECTORY")
     always = [
-        parse_condition(f"{name}>0", REPLAY_METRICS)
-        for name in ("contradicted", "missing")[: 1 + of_metadata]
+        parse_condition(f"{name}>0", REPLAY_METRICS) for name in ("contradicted", "missing")
     ]
     texts = [condition.text for condition in always]
     others = [one for one in destination.conditions if one.text not in texts]

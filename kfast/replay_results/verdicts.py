@@ -1,4 +1,5 @@
-"""Verdicts on what a log says."""
+"""The verdicts on facts: what a log says, and decisions that it lacks."""
 
-PREDICTED, ADOPTED, CONTRADICTED, MISSING = "predicted", "adopted", "contradicted", "missing"
-VERDICTS = (PREDICTED, ADOPTED, CONTRADICTED, MISSING)
+PREDICTED, ADOPTED, UNKNOWN = "predicted", "adopted", "unknown"
+CONTRADICTED, MISSING = "contradicted", "missing"
+VERDICTS = (PREDICTED, ADOPTED, UNKNOWN, CONTRADICTED, MISSING)

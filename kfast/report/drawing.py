@@ -29,6 +29,7 @@ TROUBLE = {
     "pending": "yellow",
     "topics_waiting": "yellow",
     "contradicted": "red",
+    "missing": "red",
     "leaderless": "red",
 }
 """Colours of numbers that are not 0; only a terminal shows them."""

@@ -15,6 +15,7 @@ from kfast.report.replay import (
     draw_timeline,
     summarize,
     timed,
+    verdict_on_facts,
     verdict_on_leaders,
 )
 from kfast.report.tables import plain
@@ -41,6 +42,7 @@ def metadata_replay_answer(replay: MetadataReplay, *, top: int) -> Answer:
         "top": top,
         "summary": summarize(replay.counts, replay.timeline, replay.outages),
         "adopted": dict(replay.reasons),
+        "unknown": {},
         "kinds": [{"kind": kind, **counts} for kind, counts in replay.kinds.items()],
         "causes": dict(replay.causes),
         "contradictions": [
@@ -64,16 +66,9 @@ def metadata_replay_answer(replay: MetadataReplay, *, top: int) -> Answer:
 
 def _verdict(document: Document) -> str:
     summary = document["summary"]
-    wrong, missing = summary["contradicted"], summary["missing"]
-    if not summary["facts"] and not missing:
+    if not summary["facts"] and not summary["missing"]:
         return "No decision of a controller is in the log, so nothing was compared."
-    first = "The log agrees with Kafka's rules: "
-    if wrong or missing:
-        first = f"NOT as Kafka's rules say: {wrong} contradicted, {missing} missing; "
-    decisions = plural(summary["facts"], "decision")
-    return (
-        f"{first}{summary['predicted']} of {decisions} predicted, {summary['adopted']} adopted."
-    )
+    return verdict_on_facts(document, "decision")
 
 
 def _draw(console: Console, document: Document) -> None:

@@ -14,14 +14,15 @@ from rich.text import Text
 
 from kfast import __version__
 from kfast.log_replay import Place, Replay
+from kfast.replay_results.verdicts import MISSING, VERDICTS
 from kfast.report.answer import Answer, Document, getters
 from kfast.report.drawing import draw_heading, draw_rows, number
 from kfast.report.tables import Row, TableColumn, TextTable, plain, text_column
-from kfast.report.wording import count, first_names, plural, time_span
+from kfast.report.wording import first_names, plural, time_span
 
 __all__ = [
     "REPLAY_METRICS", "REPLAY_TABLES", "draw_facts", "draw_first", "draw_outages", "draw_timeline",
-    "replay_answer", "summarize", "timed", "verdict_on_leaders",
+    "replay_answer", "summarize", "timed", "verdict_on_facts", "verdict_on_leaders",
 ]
 
 REPLAY_TABLES = ("facts", "timeline", "outages")
@@ -31,8 +32,9 @@ REPLAY_METRICS = {
     "predicted": "facts that kfast predicts",
     "adopted": "facts that only the log can know",
     "adopted_percent": "share of the adopted facts, rounded up",
+    "unknown": "facts that cannot be judged",
     "contradicted": "facts that do not agree with the others",
-    "missing": "decisions that kfast predicts and that a metadata log lacks",
+    "missing": "decisions that kfast predicts and that the log lacks",
     "warnings": "damaged lines",
     "not_understood": "entries whose wording is unknown",
     "events": "events of the timeline",
@@ -70,6 +72,7 @@ def replay_answer(sources: Sequence[str], replay: Replay, *, top: int) -> Answer
             not_understood=replay.lines["not understood"],
         ),
         "adopted": dict(replay.reasons),
+        "unknown": dict(replay.unknown_reasons),
         "kinds": _kinds(replay),
         "entries": dict(replay.lines),
         "contradictions": [
@@ -78,6 +81,7 @@ def replay_answer(sources: Sequence[str], replay: Replay, *, top: int) -> Answer
                 "subject": one.subject,
                 "logged": one.logged,
                 "predicted": one.predicted,
+                "missing": one.is_missing,
                 "line": _place(one.place),
                 "other": None if one.other is None else _place(one.other),
             }
@@ -90,7 +94,7 @@ def replay_answer(sources: Sequence[str], replay: Replay, *, top: int) -> Answer
         "timeline": [timed(row, ("time",)) for row in replay.timeline.to_pylist()],
         "outages": [timed(row, ("since", "until")) for row in replay.outages.to_pylist()],
     }
-    document["verdict"] = _verdict(document)
+    document["verdict"] = [verdict_on_facts(document, "fact"), verdict_on_leaders(document)]
     return Answer(document, _draw, getters(replay, REPLAY_TABLES))
 
 
@@ -99,13 +103,12 @@ def summarize(
     not_understood: int = 0,
 ) -> dict[str, int]:
     """The numbers that conditions are about: `REPLAY_METRICS`."""
-    total = sum(counts.values()) - counts.get("missing", 0)
+    total = sum(counts.values()) - counts[MISSING]
     spans = [ms for ms in outages.column("duration_ms").to_pylist() if ms is not None]
     return {
         "facts": total,
         **counts,
         "adopted_percent": -(-100 * counts["adopted"] // total) if total else 0,
-        "missing": counts.get("missing", 0),
         "warnings": warnings,
         "not_understood": not_understood,
         "events": timeline.num_rows,
@@ -119,7 +122,7 @@ def _kinds(replay: Replay) -> list[Document]:
     grouped = replay.facts.group_by(["kind", "verdict"]).aggregate([([], "count_all")])
     kinds: dict[str, Document] = {}
     for row in grouped.to_pylist():
-        empty = {"kind": row["kind"], "predicted": 0, "adopted": 0, "contradicted": 0}
+        empty = {"kind": row["kind"], **dict.fromkeys(VERDICTS, 0)}
         kinds.setdefault(row["kind"], empty)[row["verdict"]] = row["count_all"]
     return sorted(kinds.values(), key=lambda one: (-one["predicted"] - one["adopted"], one["kind"]))
 
@@ -137,17 +140,18 @@ def timed(row: Row, names: Sequence[str]) -> Document:
     return {**row, **texts}
 
 
-def _verdict(document: Document) -> list[str]:
+def verdict_on_facts(document: Document, noun: str) -> str:
+    """Whether the log agrees with the rules; `noun` is what its facts are called."""
     summary = document["summary"]
-    wrong = summary["contradicted"]
-    first = (
-        "NOT as Kafka's rules say: "
-        f"{count(wrong, 'fact', 'is contradicted', 'are contradicted')}; "
-        if wrong else "The logs agree with Kafka's rules: "
+    wrong, missing = summary["contradicted"], summary["missing"]
+    first = "The log agrees with Kafka's rules: "
+    if wrong or missing:
+        first = f"NOT as Kafka's rules say: {wrong} contradicted, {missing} missing; "
+    unknown = f", {summary['unknown']} unknown" if summary["unknown"] else ""
+    return (
+        f"{first}{summary['predicted']} of {plural(summary['facts'], noun)} predicted, "
+        f"{summary['adopted']} adopted{unknown}."
     )
-    facts = plural(summary["facts"], "fact")
-    first += f"{summary['predicted']} of {facts} predicted, {summary['adopted']} adopted."
-    return [first, verdict_on_leaders(document)]
 
 
 def verdict_on_leaders(document: Document) -> str:
@@ -185,11 +189,12 @@ def _draw(console: Console, document: Document) -> None:
 
 def _draw_contradictions(console: Console, document: Document) -> None:
     for row in draw_first(console, "Contradictions", document, "contradictions"):
+        logged = "is not there" if row["missing"] else f"logged {row['logged']}"
         console.print(plain(
-            f"{row['kind']} of {row['subject']}: logged {row['logged'] or '-'}, "
-            f"predicted {row['predicted'] or '-'}", "red",
+            f"{row['kind']} of {row['subject']}: {logged}, predicted {row['predicted'] or '-'}",
+            "red",
         ))
-        console.print(_quoted(row["line"]))
+        console.print(_quoted(row["line"], "due before " if row["missing"] else ""))
         if row["other"] is not None:
             console.print(_quoted(row["other"], "agreed: "))
 
@@ -270,6 +275,10 @@ def draw_facts(console: Console, document: Document) -> None:
     add("adopted", "", summary["adopted"])
     for reason, n in document["adopted"].items():
         add("", reason, n)
+    if summary["unknown"]:
+        add("unknown", "", summary["unknown"])
+    for reason, n in document["unknown"].items():
+        add("", reason, n)
     add("contradicted", "", summary["contradicted"])
     if summary["missing"]:
         add("missing", "predicted, and not in the log", summary["missing"])
@@ -277,7 +286,7 @@ def draw_facts(console: Console, document: Document) -> None:
     draw_rows(console, "Facts by kind", KIND_COLUMNS, document["kinds"], if_empty=True)
 
 
-KIND_COLUMNS = (text_column("kind"), "contradicted", "adopted", "predicted")
+KIND_COLUMNS: tuple[TableColumn | str, ...] = (text_column("kind"), *reversed(VERDICTS))
 
 
 def _draw_lines(console: Console, document: Document) -> None:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kfast
+from kfast.replay_results.verdicts import VERDICTS
 from kfast.report.replay import REPLAY_METRICS
 from kfast.schema import FACTS, OUTAGES, TIMELINE
 from tests.style.test_readme import blocks
@@ -54,6 +55,7 @@ def test_replay_answers_what_the_library_says(incident):
     assert document["lines"] == found.n_lines
     assert document["notes"] == list(found.notes)
     assert document["adopted"] == found.reasons
+    assert document["unknown"] == found.unknown_reasons == {}
     assert document["entries"] == found.lines
     assert document["contradictions"] == document["warnings"] == document["not_understood"] == []
     for verdict, n in found.counts.items():
@@ -136,6 +138,7 @@ def test_conditions(condition, code, incident):
     metric = re.match(r"\w+", condition)[0]
     assert document["fail_on"] == [
         {"condition": "contradicted>0", "value": 0, "holds": False},
+        {"condition": "missing>0", "value": 0, "holds": False},
         {
             "condition": condition, "value": document["summary"][metric],
             "holds": code == CONDITION_HOLDS,
@@ -225,3 +228,6 @@ def test_the_page_has_every_metric_column_and_reason():
         assert f"| `{metric}` | {meaning} |" in PAGE
     for name in (*FACTS.schema.names, *TIMELINE.schema.names, *OUTAGES.schema.names):
         assert f"`{name}`" in PAGE
+    for verdict in VERDICTS:
+        assert f"\n| {verdict} | " in PAGE
+        assert verdict in next(one.meaning for one in FACTS.columns if one.name == "verdict")

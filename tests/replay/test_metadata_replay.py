@@ -39,7 +39,7 @@ from tests.support.metadata_writer import write_log, write_snapshot
 
 TOPIC = uuid_text(5, 5)
 FEATURES = {"metadata.version": (7, 27)}
-CLEAN = {"contradicted": 0, "missing": 0}
+CLEAN = {"unknown": 0, "contradicted": 0, "missing": 0}
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,6 @@ REASONS = {
     "decided by a partition's leader",
     "given to a broker when it registered",
     "remembered by a broker from before the log",
-    "sent by a controller whose log is not here",
 }
 """All reasons there are for taking a fact from the log."""
 
@@ -77,9 +76,9 @@ def test_every_fact_has_a_verdict_and_an_adopted_one_a_reason(log, replayed):
     found = replayed(log)
     facts = found.facts.to_pylist()
     assert Counter(fact["verdict"] for fact in facts) == +Counter(found.counts)
-    assert {fact["verdict"] for fact in facts} <= {"predicted", "adopted", "contradicted"}
+    assert {fact["verdict"] for fact in facts} <= {"predicted", "adopted", "unknown"}
     for fact in facts:
-        assert bool(fact["reason"]) == (fact["verdict"] == "adopted"), fact
+        assert bool(fact["reason"]) == (fact["verdict"] != "predicted"), fact
         assert fact["kind"], fact
         assert fact["subject"], fact
     adopted = Counter(fact["reason"] for fact in facts if fact["verdict"] == "adopted")
@@ -119,7 +118,7 @@ def test_the_parts_of_the_result_agree(log, replayed, folder):
     assert len(found.contradictions) == found.counts["contradicted"]
     assert found.release in RELEASES
     assert found.profile == f"zk-{found.release}"
-    counted = f"{found.counts['predicted']} predicted, {found.counts['adopted']} adopted, 0 contra"
+    counted = f"{found.counts['predicted']} predicted, {found.counts['adopted']} adopted, "
     assert counted in repr(found)
     times = found.timeline.column("time").to_pylist()
     assert times == sorted(times)

@@ -164,12 +164,12 @@ def test_an_explanation_has_the_name_of_its_topic_escaped(hostile, at):
 @pytest.mark.parametrize("path", ["\x1b]0;x\x07", "a\udcff/<b>", "x" * 4096, "\u202e" * 999])
 def test_a_replay_has_its_path_escaped(path):
     empty = pa.table({})
-    counts = {"predicted": 5, "adopted": 1, "contradicted": 0}
+    counts = {"predicted": 5, "adopted": 1, "unknown": 2, "contradicted": 0, "missing": 0}
     found = Replay(
-        path, (), 7, empty, empty, empty, (), (), counts, {}, {}, (), f"zk-{path}", None
+        path, (), 7, empty, empty, empty, (), (), counts, {}, {}, {}, (), f"zk-{path}", None
     )
     check(found)
-    assert "5 predicted, 1 adopted, 0 contradicted" in repr(found)
+    assert "5 predicted, 1 adopted, 2 unknown, 0 contradicted" in repr(found)
 
 
 def test_results_on_spark_show_themselves_without_a_job():

@@ -1,6 +1,6 @@
 """Facts in brokers' lines about requests of controllers whose own logs are not here.
 
-Nothing predicts such lines: what they say is adopted.
+Nothing predicts such lines: what they say is unknown.
 """
 
 from __future__ import annotations
@@ -8,30 +8,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kfast.log_replay.comparison.facts import ABSENT, Fact, name_of
+from kfast.log_replay.comparison.facts import ABSENT, Fact, name_of, unpredicted
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Record
-from kfast.replay_results.verdicts import ADOPTED
 
 TOLD = ("leader", "leader_epoch", "isr", "version", "replicas", "adding", "removing")
 """What such a line may say of a partition."""
 
 
 def strange_facts(line: Statement, number: int) -> Iterator[Fact]:
-    """What such a line says, all of it adopted."""
+    """What such a line says, none of it judged."""
     said = line.said
     if "controller_epoch" in said:
-        yield _adopted(number, "controller epoch", "controller", said["controller_epoch"])
+        yield _unjudged(number, "controller epoch", "controller", said["controller_epoch"])
     if "n" in said:
-        yield _adopted(number, "partitions", f"broker {line.actor_id}", said["n"])
+        yield _unjudged(number, "partitions", f"broker {line.actor_id}", said["n"])
     for partition, told in subjects(line):
         record = told.get("record")
         values: dict[str, Any] = record._asdict() if isinstance(record, Record) else told
         for name in TOLD:
             if values.get(name) is not None:
-                yield _adopted(number, name.replace("_", " "), name_of(partition), values[name])
+                yield _unjudged(number, name.replace("_", " "), name_of(partition), values[name])
 
 
-def _adopted(number: int, kind: str, subject: str, value: Any) -> Fact:
-    return Fact(number, kind, subject, value, None, ADOPTED, ABSENT)
+def _unjudged(number: int, kind: str, subject: str, value: Any) -> Fact:
+    return Fact(number, kind, subject, value, None, unpredicted(ABSENT), ABSENT)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from kfast.log_replay.log_files import Logs
+from kfast.replay_results.verdicts import ADOPTED, UNKNOWN
 from kfast.schema import FACTS
 
 BEFORE, HOLE, BETWEEN, ANSWER, WRITTEN = (
@@ -18,15 +19,19 @@ BEFORE, HOLE, BETWEEN, ANSWER, WRITTEN = (
 REPORTED = "decided by a partition's leader"
 REGISTERED = "given to a broker when it registered"
 REMEMBERED = "remembered by a broker from before the log"
-ABSENT = "sent by a controller whose log is not here"
 UNNAMED = "an ISR change whose partitions no line names"
 """Reasons for adopting."""
+
+ABSENT = "sent by a controller whose log is not here"
+UNKNOWN_REASONS = frozenset({ABSENT})
+"""Reasons why a fact cannot be judged: nothing predicts it, and nothing follows from it."""
 
 
 class Fact(NamedTuple):
     """One value that one line says of one subject.
 
-    `number` is the statement's; `reason` says why a value was adopted.
+    `number` is the statement's, of a missing decision that of the one before which it is due;
+    `reason` says why a value was adopted, or is unknown.
     """
 
     number: int
@@ -36,6 +41,11 @@ class Fact(NamedTuple):
     predicted: Any
     verdict: str
     reason: str = ""
+
+
+def unpredicted(reason: str) -> str:
+    """The verdict on a value that nothing predicts, by the reason for that."""
+    return UNKNOWN if reason in UNKNOWN_REASONS else ADOPTED
 
 
 def shown(value: Any) -> str:

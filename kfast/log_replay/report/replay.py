@@ -11,11 +11,7 @@ import pyarrow as pa
 
 from kfast.controllers import Profile
 from kfast.errors import InputError
-from kfast.log_replay.comparison.facts import (
-    Fact,
-    facts_table,
-    shown,
-)
+from kfast.log_replay.comparison.facts import Fact, facts_table, shown
 from kfast.log_replay.histories.exploration import explore
 from kfast.log_replay.histories.explorer import Explorer
 from kfast.log_replay.log_files import Logs, Warned, clock, read_logs
@@ -26,7 +22,7 @@ from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.releases import choose_profile
 from kfast.log_replay.wording.statements import NOT_UNDERSTOOD, TALK, understand
 from kfast.replay_results.timeline import Timeline, outages_table, timeline_table
-from kfast.replay_results.verdicts import ADOPTED, CONTRADICTED, PREDICTED
+from kfast.replay_results.verdicts import ADOPTED, CONTRADICTED, MISSING, UNKNOWN, VERDICTS
 from kfast.state.display import Summary, summary_html, summary_text
 
 MOST_SHOWN = 20
@@ -48,16 +44,17 @@ class Place:
 
 @dataclass(frozen=True)
 class Contradiction:
-    """A fact that does not agree with what kfast predicts from all others.
+    """A fact that does not agree with what kfast predicts from all others, or one that is missing.
 
     Attributes
     ----------
     kind, subject : str
         What is said of what.
     logged, predicted : str
-        As the line says it, and as it should be; "-" where nothing is predicted.
+        As the line says it, empty where the log lacks it; as it should be, "-" where nothing is
+        predicted.
     place : Place
-        The line.
+        The line; of what is missing, the one before which it is due.
     other : Place or None
         The last line before that said the same of the same subject, and agreed.
     """
@@ -69,7 +66,14 @@ class Contradiction:
     place: Place
     other: Place | None = None
 
+    @property
+    def is_missing(self) -> bool:
+        """Whether the log lacks it."""
+        return not self.logged
+
     def __str__(self) -> str:
+        if self.is_missing:
+            return f"{self.place}: {self.kind} of {self.subject} is missing before this line"
         where = f", unlike {self.other}" if self.other else ""
         return (f"{self.place}: {self.kind} of {self.subject} is {self.logged}, "
                 f"predicted {self.predicted}{where}")
@@ -99,8 +103,8 @@ class Replay:
         Damaged lines, with file and line.
     counts : dict
         Facts by verdict.
-    reasons : dict
-        Adopted facts by reason.
+    reasons, unknown_reasons : dict
+        Adopted facts by reason; those that cannot be judged likewise.
     lines : dict
         Lines read, by what they are: with facts, events, no facts, not understood.
     not_understood : tuple of Place
@@ -122,6 +126,7 @@ class Replay:
     warnings: tuple[Warned, ...]
     counts: Mapping[str, int]
     reasons: Mapping[str, int]
+    unknown_reasons: Mapping[str, int]
     lines: Mapping[str, int]
     not_understood: tuple[Place, ...]
     profile: str
@@ -131,7 +136,7 @@ class Replay:
     @property
     def adopted_share(self) -> float:
         """Share of the facts that had to be taken from the log."""
-        total = sum(self.counts.values())
+        total = self.facts.num_rows - self.counts[MISSING]
         return self.counts[ADOPTED] / total if total else 0.0
 
     def _summary(self) -> Summary:
@@ -202,23 +207,28 @@ def replay(
         logs.root, tuple(logs.files), logs.n_lines, facts_table(facts, logs, statements),
         timeline_table(timelines), outages_table(timelines),
         _contradictions(facts, logs, statements), tuple(logs.warnings),
-        {verdict: counts[verdict] for verdict in (PREDICTED, ADOPTED, CONTRADICTED)},
-        dict(Counter(fact.reason for fact in facts if fact.verdict == ADOPTED).most_common()),
+        {verdict: counts[verdict] for verdict in VERDICTS},
+        _reasons(facts, ADOPTED), _reasons(facts, UNKNOWN),
         _line_counts(facts, statements), _strange(logs, statements), chosen.name, release,
         tuple(notes),
     )
 
 
+def _reasons(facts: Sequence[Fact], verdict: str) -> dict[str, int]:
+    """Facts with a verdict, by the reason for it."""
+    return dict(Counter(fact.reason for fact in facts if fact.verdict == verdict).most_common())
+
+
 def _contradictions(
     facts: Sequence[Fact], logs: Logs, statements: Sequence[Statement]
 ) -> tuple[Contradiction, ...]:
-    """Contradicted facts with the lines, in the order of the log."""
+    """Contradicted and missing facts with the lines, in the order of the log."""
     found = []
     last: dict[tuple[str, str], int] = {}
     for fact in sorted(facts, key=lambda fact: fact.number):
         key = (fact.kind, fact.subject)
-        if fact.verdict == CONTRADICTED:
-            other = last.get(key)
+        if fact.verdict in (CONTRADICTED, MISSING):
+            other = last.get(key) if fact.verdict == CONTRADICTED else None
             found.append(Contradiction(
                 fact.kind, fact.subject, shown(fact.logged), shown(fact.predicted),
                 _place(logs, statements[fact.number]),
@@ -236,7 +246,7 @@ def _place(logs: Logs, statement: Statement) -> Place:
 
 def _line_counts(facts: Sequence[Fact], statements: Sequence[Statement]) -> dict[str, int]:
     """Entries by what they are to the replay."""
-    with_facts = {fact.number for fact in facts}
+    with_facts = {fact.number for fact in facts if fact.verdict != MISSING}
     counts = dict.fromkeys(("with facts", "events", "no facts", "not understood"), 0)
     for number, statement in enumerate(statements):
         if statement.kind == NOT_UNDERSTOOD:

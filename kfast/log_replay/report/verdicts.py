@@ -21,6 +21,7 @@ from kfast.log_replay.comparison.facts import (
     REPORTED,
     Fact,
     name_of,
+    unpredicted,
 )
 from kfast.log_replay.comparison.partition_lines import COMPARE
 from kfast.log_replay.comparison.worlds import World, run_event
@@ -200,7 +201,8 @@ class Checker:
     def _say(self, number: int, said: Claim) -> None:
         """Judge a value that a line says of the whole cluster."""
         if said.predicted is None:
-            verdict, reason = ADOPTED, said.reason or BEFORE
+            reason = said.reason or BEFORE
+            verdict = unpredicted(reason)
         elif said.predicted is not MISSING and said.logged == said.predicted:
             verdict, reason = PREDICTED, ""
         else:
@@ -257,7 +259,8 @@ class Checker:
         if check.field == "isr" and (number, partition) in self.reported:
             reason = REPORTED
         if check.predicted is None:
-            verdict, reason = ADOPTED, reason or REMEMBERED
+            reason = reason or REMEMBERED
+            verdict = unpredicted(reason)
         elif agrees(check):
             verdict = ADOPTED if reason else PREDICTED
         else:
