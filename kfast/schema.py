@@ -2164,6 +2164,42 @@ OUTAGES = ResultTable(
     ),
 )
 
+REPLAY_REASSIGNMENTS = ResultTable(
+    "replay.reassignments", "kfast.replay(path).reassignments",
+    "times during which a partition was reassigned, by their begin",
+    (
+        ResultColumn("partition", _TEXT, "topic and number of the partition, as Kafka prints it"),
+        ResultColumn("since", _TIME, "when the plan was made; null where before the log", True),
+        ResultColumn("until", _TIME, "when it ended or was cancelled; null where it did not", True),
+        ResultColumn("duration_ms", _INT64, "how long; null where one of both is", True),
+        ResultColumn("cluster", _INT32, "number of the cluster"),
+    ),
+)
+BROKER_SESSIONS = ResultTable(
+    "replay.broker_sessions", "kfast.replay(path).broker_sessions",
+    "times during which a broker was up, as the controller saw it, by their begin",
+    (
+        _BROKER_ID,
+        ResultColumn("since", _TIME, "when it came; null where before the log", True),
+        ResultColumn("until", _TIME, "when it was gone; null where it was there at the end", True),
+        ResultColumn("cluster", _INT32, "number of the cluster"),
+    ),
+)
+CONTROLLER_TERMS = ResultTable(
+    "replay.controller_terms", "kfast.replay(path).controller_terms",
+    "times during which a controller was active, by their begin",
+    (
+        ResultColumn("controller", _INT32, "its id"),
+        ResultColumn("controller_epoch", _INT32, "its epoch; null where no line says it", True),
+        ResultColumn("since", _TIME, "when it became active, or the log has it so first"),
+        ResultColumn(
+            "until", _TIME, "when the next one became active or, where that one's log is missing, "
+            "of its last line; null where it was active at the end", True,
+        ),
+        ResultColumn("cluster", _INT32, "number of the cluster"),
+    ),
+)
+
 # --- Spark ---
 
 SOURCE = ResultColumn("source", _TEXT, "file, or cluster, that the row is of")
@@ -2308,7 +2344,7 @@ RESULTS = (
     READINESS_BROKERS, READINESS_PARTITIONS, READINESS_TOPICS,
     RESTART_BATCHES, RESTART_BROKERS, RISK_COPYSETS, RISK_BROKERS, RISK_PAIRS, RISK_WORST,
     RISK_LOST, RISK_CHANCES, RISK_DURABILITY, RISK_AVAILABILITY, FACTS, METADATA_FACTS, TIMELINE,
-    OUTAGES, REPLICAS_TABLE,
+    OUTAGES, REPLAY_REASSIGNMENTS, BROKER_SESSIONS, CONTROLLER_TERMS, REPLICAS_TABLE,
     ASSUMPTIONS_TABLE, FLEET, FLEET_CAPACITY, SHARDED_COUNTS, SHARDED_BROKERS, SHARDED_REQUESTS,
     PREFERRED_LEADERS, SHARDED_TRANSITIONS, SHARDED_ELECTIONS, SHARDED_RECORDS, PIPELINE_RUN,
     PIPELINE_SUMMARIES, PIPELINE_ALERTS,

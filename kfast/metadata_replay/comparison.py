@@ -86,11 +86,18 @@ class MetadataReplayer:
         """Take in a whole log."""
         for group in grouped(records):
             if not self.n_records:
-                for name in self.simulation.leaderless():
-                    self.timeline.leaderless.begin(name, group[0].timestamp_ms)
+                self._begin(group[0].timestamp_ms)
             self._replay_group(group)
             self.n_records += len(group)
             self.end_offset = group[-1].offset + 1
+
+    def _begin(self, time: int) -> None:
+        """Take down what is the case where the log begins."""
+        for name in self.simulation.leaderless():
+            self.timeline.leaderless.begin(name, time)
+        for name in self.simulation.reassigned():
+            self.timeline.reassigned.begin(name, None)
+        self.timeline.note_brokers(self.simulation.brokers_up(), time)
 
     def _replay_group(self, group: list[LoggedRecord]) -> None:
         """Take in batches that belong together: runs of changes, and what stands between them."""
@@ -246,10 +253,12 @@ class MetadataReplayer:
     def _note_effect(self, row: Row, change: Change, leader: int) -> None:
         """Take down in the timeline what a change did."""
         row.transitions += 1
-        row.isr_changes += change.record.isr is not None
-        if change.record.leader is not None:
-            self.timeline.note_leader(
-                row, self.simulation.name(change.row), change.time_ms, leader,
-                change.record.leader,
-            )
+        name, record = self.simulation.name(change.row), change.record
+        row.isr_changes += record.isr is not None
+        if record.leader is not None:
+            self.timeline.note_leader(row, name, change.time_ms, leader, record.leader)
+        if record.adding_replicas or record.removing_replicas:
+            self.timeline.reassigned.begin(name, change.time_ms)
+        elif record.adding_replicas is not None or record.removing_replicas is not None:
+            self.timeline.reassigned.end(name, change.time_ms)
 

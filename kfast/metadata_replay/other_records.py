@@ -36,6 +36,12 @@ if TYPE_CHECKING:
     from kfast.metadata_replay.simulation import Simulation
     from kfast.replay_results.timeline import Timeline
 
+BROKER_RECORDS = (
+    RegisterBrokerRecord, UnregisterBrokerRecord, BrokerRegistrationChangeRecord,
+    FenceBrokerRecord, UnfenceBrokerRecord,
+)
+"""Records after which other brokers may be live."""
+
 NEW_PARTITION = "replicas of a new partition"
 """Why a Partition record is adopted."""
 
@@ -77,6 +83,8 @@ class OtherRecords:
         check = _CHECKS.get(type(record))
         if check is None or check(self, logged, record):
             self.simulation.apply(record, logged.offset)
+            if isinstance(record, BROKER_RECORDS):
+                self.timeline.note_brokers(self.simulation.brokers_up(), logged.timestamp_ms)
 
     def create(self) -> None:
         """Apply the Topic and Partition records that have come since the last call.
@@ -108,7 +116,7 @@ class OtherRecords:
         self.timeline.begin(event, what, logged.timestamp_ms)
 
     def _leader_change(self, logged: LoggedRecord, record: LeaderChangeRecord) -> bool:
-        self.timeline.controller, self.timeline.epoch = record.leader_id, logged.epoch
+        self.timeline.begin_term(record.leader_id, logged.epoch, logged.timestamp_ms)
         self._event(
             logged, "activation",
             f"controller {record.leader_id} becomes active, epoch {logged.epoch}",

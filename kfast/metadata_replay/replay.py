@@ -16,7 +16,7 @@ from kfast.io import open_metadata
 from kfast.metadata_replay.comparison import MetadataReplayer
 from kfast.metadata_replay.simulation import Simulation, check_release, release_of_software
 from kfast.metadata_replay.verdicts import MetadataContradiction
-from kfast.replay_results.timeline import outages_table, timeline_table
+from kfast.replay_results.timeline import incident_tables
 from kfast.replay_results.verdicts import VERDICTS
 from kfast.state.controller_change import change_controller
 from kfast.state.display import Summary, summary_html, summary_text
@@ -62,6 +62,8 @@ class MetadataReplay:
         One row per event that changed anything.
     outages : pa.Table
         Who was without a leader, from when to when.
+    reassignments, broker_sessions, controller_terms : pa.Table
+        Who was reassigned, was live, was the controller, from when to when.
     contradictions : tuple of MetadataContradiction
         Decisions that the rules do not give, and those that they give and that are not there.
     counts, reasons, causes, kinds : dict
@@ -83,6 +85,9 @@ class MetadataReplay:
     facts: pa.Table
     timeline: pa.Table
     outages: pa.Table
+    reassignments: pa.Table
+    broker_sessions: pa.Table
+    controller_terms: pa.Table
     contradictions: tuple[MetadataContradiction, ...]
     counts: Mapping[str, int]
     reasons: Mapping[str, int]
@@ -199,7 +204,7 @@ def _answer(
     files = tuple(file.name for file in log.segments)
     return MetadataReplay(
         source, files, replayer.n_records, log.first_offset, replayer.end_offset,
-        verdicts.table(), timeline_table([timeline]), outages_table([timeline]),
+        verdicts.table(), *incident_tables([timeline]),
         tuple(sorted(verdicts.contradictions, key=lambda one: one.offset)),
         {verdict: counts[verdict] for verdict in VERDICTS},
         dict(verdicts.reasons().most_common()), dict(verdicts.counts(1).most_common()),

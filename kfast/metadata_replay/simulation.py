@@ -316,6 +316,16 @@ class Simulation:
         rows = self.state.list_marked(self.state.leader_offline)
         return [self.name(row) for row in rows.tolist()]
 
+    def reassigned(self) -> list[str]:
+        """Names of the partitions that are being reassigned."""
+        records = self.state.records
+        rows = np.flatnonzero(records["adding"] | records["removing"])
+        return [self.name(row) for row in rows.tolist()]
+
+    def brokers_up(self) -> set[int]:
+        """Ids of the brokers that are registered and not fenced."""
+        return set(self.state.broker_id[self.state.up].tolist())
+
     # --------------------------------------------------------------------------- where things are
 
     def row_of(self, topic_id: str, partition: int) -> int | None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from kfast.schema import OUTAGES, TIMELINE
+from kfast.schema import (
+    BROKER_SESSIONS,
+    CONTROLLER_TERMS,
+    OUTAGES,
+    REPLAY_REASSIGNMENTS,
+    TIMELINE,
+    ResultTable,
+)
 
 NOTHING_MERGED: Mapping[str, str] = MappingProxyType({})
 MERGED_MS = 60_000
@@ -46,34 +54,41 @@ class Row:
 
 
 class Periods:
-    """Times during which something held, by the name of what it held for."""
+    """Times during which something held, by what it held for."""
 
     def __init__(self) -> None:
-        self.since: dict[str, int] = {}
-        self.ended: list[tuple[str, int, int]] = []
+        self.since: dict[str | int, int | None] = {}
+        """Those that have not ended: since when; None where that was before the log."""
+        self.ended: list[tuple[str | int, int | None, int]] = []
 
-    def begin(self, name: str, time: int) -> bool:
+    def begin(self, subject: str | int, time: int | None) -> bool:
         """It holds from now on; return whether it did not before."""
-        is_new = name not in self.since
-        self.since.setdefault(name, time)
+        is_new = subject not in self.since
+        self.since.setdefault(subject, time)
         return is_new
 
-    def end(self, name: str, time: int) -> int | None:
-        """It holds no longer; return for how long it did, None where it did not."""
-        since = self.since.pop(name, None)
-        if since is None:
-            return None
-        self.ended.append((name, since, time))
-        return time - since
+    def end(self, subject: str | int, time: int) -> bool:
+        """It holds no longer; return whether it did before."""
+        if subject not in self.since:
+            return False
+        self.ended.append((subject, self.since.pop(subject), time))
+        return True
 
-    def __iter__(self) -> Iterator[tuple[str, int, int | None]]:
+    def change(self, subjects: Set[str | int], time: int, since: int | None) -> None:
+        """It holds for these alone, from `time` or, where it is new, `since`."""
+        for subject in self.since.keys() - subjects:
+            self.end(subject, time)
+        for subject in subjects - self.since.keys():
+            self.begin(subject, since)
+
+    def __iter__(self) -> Iterator[tuple[str | int, int | None, int | None]]:
         """All of them; those that have not ended have no end."""
         yield from self.ended
-        yield from ((name, since, None) for name, since in self.since.items())
+        yield from ((subject, since, None) for subject, since in self.since.items())
 
 
 class Timeline:
-    """Collects the events of a cluster, and its partitions that are without a leader.
+    """Collects the events of a cluster, and what lasted: outages, reassignments, sessions, terms.
 
     Parameters
     ----------
@@ -86,15 +101,21 @@ class Timeline:
     ----------
     controller, epoch : int
         The active controller, and its epoch.
+    leaderless, reassigned, sessions : Periods
+        Of partitions without a leader, partitions under reassignment, brokers that are up.
+    terms : list of (int, int or None, int, int or None)
+        Controllers: broker id, epoch, since when, until when.
     """
 
     def __init__(self, cluster: int = 0, merged: Mapping[str, str] = NOTHING_MERGED) -> None:
         self.cluster = cluster
         self.merged = merged
         self.rows: list[Row] = []
-        self.leaderless = Periods()
+        self.leaderless, self.reassigned, self.sessions = Periods(), Periods(), Periods()
+        self.terms: list[tuple[int, int | None, int, int | None]] = []
         self.controller = -1
         self.epoch: int | None = 0
+        self.knows_brokers = False
 
     def begin(
         self, event: str, what: str, time: int, n: int = 1, *, inferred: bool = False
@@ -120,15 +141,28 @@ class Timeline:
         if after < 0 or not is_up:
             if self.leaderless.begin(name, time):
                 row.became_leaderless.append(name)
-        elif (lasted := self.leaderless.end(name, time)) is not None:
+        elif self.leaderless.end(name, time):
             row.got_leader.append(name)
-            row.longest_ms = max(row.longest_ms or 0, lasted)
+            row.longest_ms = max(row.longest_ms or 0, time - (self.leaderless.ended[-1][1] or time))
         row.leaderless = len(self.leaderless.since)
 
+    def note_brokers(self, broker_ids: Set[int], time: int) -> None:
+        """Take down which brokers are up; of those in the first call none knows since when."""
+        self.sessions.change(broker_ids, time, time if self.knows_brokers else None)
+        self.knows_brokers = True
+
+    def begin_term(self, controller: int, epoch: int | None, time: int) -> None:
+        """Another controller is active, or the same one again."""
+        self.controller, self.epoch = controller, epoch
+        if self.terms:
+            self.terms[-1] = (*self.terms[-1][:3], time)
+        self.terms.append((controller, epoch, time, None))
+
     def delete(self, names: Iterable[str], time: int) -> None:
-        """Partitions that are deleted need no leader any longer."""
+        """Partitions that are deleted have no leader and no reassignment any longer."""
         for name in names:
             self.leaderless.end(name, time)
+            self.reassigned.end(name, time)
 
 
 def timeline_table(timelines: Sequence[Timeline]) -> pa.Table:
@@ -139,18 +173,62 @@ def timeline_table(timelines: Sequence[Timeline]) -> pa.Table:
     })
 
 
-def outages_table(timelines: Sequence[Timeline]) -> pa.Table:
-    """Who was without a leader, from when to when: `schema.OUTAGES`."""
-    outages = sorted(
-        ((*period, one.cluster) for one in timelines for period in one.leaderless),
-        key=lambda outage: (outage[1], outage[0]),
+def controller_terms_table(timelines: Sequence[Timeline]) -> pa.Table:
+    """Who was the controller, from when to when: `schema.CONTROLLER_TERMS`."""
+    rows = sorted(
+        ((*term, one.cluster) for one in timelines for term in one.terms), key=lambda term: term[2]
     )
-    return OUTAGES.table({
-        "partition": [name for name, *_ in outages],
-        "since": [since for _, since, _, _ in outages],
-        "until": [until for _, _, until, _ in outages],
+    return CONTROLLER_TERMS.table(dict(zip(
+        CONTROLLER_TERMS.schema.names, zip(*rows, strict=True) if rows else [[]] * 5, strict=True
+    )))
+
+
+def periods_table(
+    result: ResultTable, periods: Iterable[tuple[Periods, int]]
+) -> pa.Table:
+    """Since when and until when something held, by its begin.
+
+    Parameters
+    ----------
+    result : ResultTable
+        Of `schema`: what it held for, since, until, perhaps duration_ms, cluster.
+    periods : iterable of (Periods, int)
+        Of every cluster, with its number.
+    """
+    rows = sorted(
+        ((*period, cluster) for some, cluster in periods for period in some),
+        key=lambda row: (row[1] is not None, row[1] or 0, row[0]),
+    )
+    columns = {
+        result.columns[0].name: [row[0] for row in rows],
+        "since": [row[1] for row in rows],
+        "until": [row[2] for row in rows],
         "duration_ms": [
-            None if until is None else until - since for _, since, until, _ in outages
+            None if row[1] is None or row[2] is None else row[2] - row[1] for row in rows
         ],
-        "cluster": [cluster for *_, cluster in outages],
-    })
+        "cluster": [row[3] for row in rows],
+    }
+    return result.table({name: columns[name] for name in result.schema.names})
+
+
+class IncidentTables(NamedTuple):
+    """What a replay tells of an incident, as tables; see `schema`."""
+
+    timeline: pa.Table
+    outages: pa.Table
+    reassignments: pa.Table
+    broker_sessions: pa.Table
+    controller_terms: pa.Table
+
+
+def incident_tables(timelines: Sequence[Timeline]) -> IncidentTables:
+    """The tables of an incident, of the timelines of all clusters."""
+    return IncidentTables(
+        timeline_table(timelines),
+        periods_table(OUTAGES, ((one.leaderless, one.cluster) for one in timelines)),
+        periods_table(
+            REPLAY_REASSIGNMENTS, ((one.reassigned, one.cluster) for one in timelines)
+        ),
+        periods_table(BROKER_SESSIONS, ((one.sessions, one.cluster) for one in timelines)),
+        controller_terms_table(timelines),
+    )

@@ -13,8 +13,8 @@ from kfast.report.replay import (
     draw_first,
     draw_outages,
     draw_timeline,
+    incident_rows,
     summarize,
-    timed,
     verdict_on_facts,
     verdict_on_leaders,
 )
@@ -57,8 +57,7 @@ def metadata_replay_answer(replay: MetadataReplay, *, top: int) -> Answer:
             }
             for one in replay.contradictions
         ],
-        "timeline": [timed(row, ("time",)) for row in replay.timeline.to_pylist()],
-        "outages": [timed(row, ("since", "until")) for row in replay.outages.to_pylist()],
+        **incident_rows(replay),
     }
     document["verdict"] = [_verdict(document), verdict_on_leaders(document)]
     return Answer(document, _draw, getters(replay, REPLAY_TABLES))

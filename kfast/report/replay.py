@@ -6,6 +6,7 @@ Of text logs here, of metadata logs in `metadata_replay.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,8 @@ from rich.text import Text
 
 from kfast import __version__
 from kfast.log_replay import Place, Replay
+from kfast.metadata_replay import MetadataReplay
+from kfast.replay_results.timeline import IncidentTables
 from kfast.replay_results.verdicts import MISSING, VERDICTS
 from kfast.report.answer import Answer, Document, getters
 from kfast.report.drawing import draw_heading, draw_rows, number
@@ -21,11 +24,13 @@ from kfast.report.tables import Row, TableColumn, TextTable, plain, text_column
 from kfast.report.wording import first_names, plural, time_span
 
 __all__ = [
-    "REPLAY_METRICS", "REPLAY_TABLES", "draw_facts", "draw_first", "draw_outages", "draw_timeline",
-    "replay_answer", "summarize", "timed", "verdict_on_facts", "verdict_on_leaders",
+    "INCIDENT_TABLES", "REPLAY_METRICS", "REPLAY_TABLES", "draw_facts", "draw_first",
+    "draw_outages", "draw_timeline", "incident_rows", "replay_answer", "summarize",
+    "verdict_on_facts", "verdict_on_leaders",
 ]
 
-REPLAY_TABLES = ("facts", "timeline", "outages")
+INCIDENT_TABLES = IncidentTables._fields
+REPLAY_TABLES = ("facts", *INCIDENT_TABLES)
 
 REPLAY_METRICS = {
     "facts": "facts that the logs state",
@@ -91,8 +96,7 @@ def replay_answer(sources: Sequence[str], replay: Replay, *, top: int) -> Answer
             {"file": one.file, "line": one.line, "what": one.what} for one in replay.warnings
         ],
         "not_understood": [_place(place) for place in replay.not_understood],
-        "timeline": [timed(row, ("time",)) for row in replay.timeline.to_pylist()],
-        "outages": [timed(row, ("since", "until")) for row in replay.outages.to_pylist()],
+        **incident_rows(replay),
     }
     document["verdict"] = [verdict_on_facts(document, "fact"), verdict_on_leaders(document)]
     return Answer(document, _draw, getters(replay, REPLAY_TABLES))
@@ -131,13 +135,18 @@ def _place(place: Place) -> Document:
     return {"file": place.file, "line": place.line, "time": place.time, "text": place.text}
 
 
-def timed(row: Row, names: Sequence[str]) -> Document:
-    """A row of a table, with times as texts."""
-    texts = {
-        name: None if row[name] is None else row[name].isoformat(" ", "milliseconds")
-        for name in names
+def incident_rows(replay: Replay | MetadataReplay) -> Document:
+    """Rows of all tables of an incident, with times as texts."""
+    return {
+        name: [
+            {
+                column: value.isoformat(" ", "milliseconds")
+                if isinstance(value, datetime) else value for column, value in row.items()
+            }
+            for row in getattr(replay, name).to_pylist()
+        ]
+        for name in INCIDENT_TABLES
     }
-    return {**row, **texts}
 
 
 def verdict_on_facts(document: Document, noun: str) -> str:

@@ -13,8 +13,15 @@ import pytest
 
 import kfast
 from kfast.replay_results.verdicts import VERDICTS
-from kfast.report.replay import REPLAY_METRICS
-from kfast.schema import FACTS, OUTAGES, TIMELINE
+from kfast.report.replay import INCIDENT_TABLES, REPLAY_METRICS
+from kfast.schema import (
+    BROKER_SESSIONS,
+    CONTROLLER_TERMS,
+    FACTS,
+    OUTAGES,
+    REPLAY_REASSIGNMENTS,
+    TIMELINE,
+)
 from tests.style.test_readme import blocks
 from tests.support.cli_run import ROOT, answer, check_page, run
 from tests.support.replay_story import CONTROLLER_LOG, OF_ANY_RELEASE, STATE_CHANGE_LOG, write_logs
@@ -22,6 +29,7 @@ from tests.support.replay_story import CONTROLLER_LOG, OF_ANY_RELEASE, STATE_CHA
 pytestmark = pytest.mark.kernels
 
 PAGE = (ROOT / "docs" / "replay.md").read_text()
+INCIDENT_RESULTS = TIMELINE, OUTAGES, REPLAY_REASSIGNMENTS, BROKER_SESSIONS, CONTROLLER_TERMS
 ELECTED = "with state LeaderAndIsr(leader=3, leaderEpoch=2,"
 CONDITION_HOLDS = 4
 
@@ -63,7 +71,7 @@ def test_replay_answers_what_the_library_says(incident):
         assert sum(kind[verdict] for kind in document["kinds"]) == n
     assert set(document["summary"]) == set(REPLAY_METRICS)
     assert document["summary"]["facts"] == found.facts.num_rows
-    for name, result in (("timeline", TIMELINE), ("outages", OUTAGES)):
+    for name, result in zip(INCIDENT_TABLES, INCIDENT_RESULTS, strict=True):
         rows = [set(result.schema.names)] * getattr(found, name).num_rows
         assert [set(row) for row in document[name]] == rows
 
@@ -87,6 +95,19 @@ def test_the_timeline_tells_the_story(incident):
     (outage,) = document["outages"]
     assert (outage["since"], outage["until"]) == (failed["time"], back["time"])
     assert back["longest_ms"] == outage["duration_ms"]
+
+
+def test_sessions_and_terms_of_the_incident(incident):
+    """Who was up when, as the controller saw it; it was one controller all along."""
+    document = answer("replay", incident)
+    created, failed, back, stopped = (document["timeline"][at]["time"] for at in (0, 2, 3, 8))
+    assert [(row["broker_id"], row["since"], row["until"]) for row in document["broker_sessions"]] \
+        == [(1, None, None), (2, None, stopped), (3, None, failed), (3, back, None)]
+    (term,) = document["controller_terms"]
+    assert (term["controller"], term["controller_epoch"]) == (1, 4)
+    assert term["since"] <= created
+    assert term["until"] is None
+    assert document["reassignments"] == []
 
 
 def test_the_text_says_the_same(incident):
@@ -226,8 +247,10 @@ def test_the_page_has_every_metric_column_and_reason():
     """As the tables in the source have them."""
     for metric, meaning in REPLAY_METRICS.items():
         assert f"| `{metric}` | {meaning} |" in PAGE
-    for name in (*FACTS.schema.names, *TIMELINE.schema.names, *OUTAGES.schema.names):
-        assert f"`{name}`" in PAGE
+    for result in (FACTS, *INCIDENT_RESULTS):
+        assert f"`{result.name.removeprefix('replay.')}`" in PAGE or result in (FACTS, TIMELINE)
+        for name in result.schema.names:
+            assert f"`{name}`" in PAGE
     for verdict in VERDICTS:
         assert f"\n| {verdict} | " in PAGE
         assert verdict in next(one.meaning for one in FACTS.columns if one.name == "verdict")

@@ -13,6 +13,7 @@ import kfast
 from kfast import schema
 from kfast.journal.outcome import FULL_TABLES
 from kfast.report.answer_diff import answer_diff
+from kfast.report.replay import REPLAY_TABLES
 from tests.conftest import ROOT
 from tests.support.replay_story import write_logs
 
@@ -85,7 +86,7 @@ def results(tmp_path_factory, shared_data):
         states |= dict.fromkeys(made, state)
     tables["provenance"] = kfast.read(ROOT / "bench_data" / "describe.txt").provenance
     replayed = kfast.replay(write_logs(tmp_path_factory.mktemp("logs")))
-    for name in ("facts", "timeline", "outages"):
+    for name in REPLAY_TABLES:
         tables[f"replay.{name}"] = getattr(replayed, name)
     log = shared_data / "kraft_live" / "metadata" / "__cluster_metadata-0"
     tables["replay.metadata_facts"] = kfast.replay_metadata(log).facts

@@ -21,7 +21,7 @@ from kfast.log_replay.terms.terms import find_terms
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.releases import choose_profile
 from kfast.log_replay.wording.statements import NOT_UNDERSTOOD, TALK, understand
-from kfast.replay_results.timeline import Timeline, outages_table, timeline_table
+from kfast.replay_results.timeline import Timeline, incident_tables
 from kfast.replay_results.verdicts import ADOPTED, CONTRADICTED, MISSING, UNKNOWN, VERDICTS
 from kfast.state.display import Summary, summary_html, summary_text
 
@@ -98,6 +98,8 @@ class Replay:
     outages : pa.Table
         partition, since, until, duration_ms, cluster: who was without a leader. `until` is null
         where it still was at the end.
+    reassignments, broker_sessions, controller_terms : pa.Table
+        Who was reassigned, was live, was the controller, from when to when.
     contradictions : tuple of Contradiction
     warnings : tuple of Warned
         Damaged lines, with file and line.
@@ -122,6 +124,9 @@ class Replay:
     facts: pa.Table
     timeline: pa.Table
     outages: pa.Table
+    reassignments: pa.Table
+    broker_sessions: pa.Table
+    controller_terms: pa.Table
     contradictions: tuple[Contradiction, ...]
     warnings: tuple[Warned, ...]
     counts: Mapping[str, int]
@@ -205,7 +210,7 @@ def replay(
         )
     return Replay(
         logs.root, tuple(logs.files), logs.n_lines, facts_table(facts, logs, statements),
-        timeline_table(timelines), outages_table(timelines),
+        *incident_tables(timelines),
         _contradictions(facts, logs, statements), tuple(logs.warnings),
         {verdict: counts[verdict] for verdict in VERDICTS},
         _reasons(facts, ADOPTED), _reasons(facts, UNKNOWN),

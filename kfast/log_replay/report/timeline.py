@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
+
+import numpy as np
 
 from kfast.log_replay.comparison.facts import name_of
 from kfast.log_replay.engine.simulation import Ran, Simulation
+from kfast.log_replay.events.clusters import Cluster
 from kfast.log_replay.events.events import LogEvent
+from kfast.log_replay.terms.terms import Term
 from kfast.log_replay.wording.values import Partition
 from kfast.replay_results.timeline import Row, Timeline
 from kfast.schema import FLAG_ASSIGNED, FLAG_HAS_LEADERSHIP
@@ -20,12 +25,15 @@ class Watcher:
 
     Parameters
     ----------
-    cluster : int
-        Number of the cluster.
+    cluster : Cluster
     """
 
-    def __init__(self, cluster: int) -> None:
-        self.timeline = Timeline(cluster)
+    def __init__(self, cluster: Cluster) -> None:
+        self.timeline = Timeline(cluster.number)
+        self.timeline.terms = [
+            (term.controller, term.epoch, term.start, _until(term, following))
+            for term, following in zip_longest(cluster.terms, cluster.terms[1:])
+        ]
         self.before: dict[Partition, tuple[int, frozenset[int]]] = {}
 
     def note(self, ran: Ran, simulation: Simulation) -> None:
@@ -37,6 +45,8 @@ class Watcher:
             row.transitions = sum(ran.outcome.counts.transitions.values())
             row.refused = ran.outcome.refusals.num_rows
         self._compare(row, simulation)
+        timeline.note_brokers(simulation.registered, event.time)
+        timeline.reassigned.change(_reassigned(simulation), event.time, event.time)
         if event.kind in OFTEN_IDLE and not row.changed_anything:
             timeline.rows.pop()
 
@@ -62,6 +72,21 @@ class Watcher:
         self.timeline.delete(map(name_of, self.before.keys() - now.keys()), row.time)
         row.leaderless = len(self.timeline.leaderless.since)
         self.before = now
+
+
+def _until(term: Term, following: Term | None) -> int | None:
+    """When a term was over; None where the log does not show it."""
+    if following is None:
+        return None
+    return following.start if following.follows else min(term.end, following.start)
+
+
+def _reassigned(simulation: Simulation) -> set[str | int]:
+    """Names of the partitions that are being reassigned."""
+    state = simulation.state
+    moving = (state.records["adding"] | state.records["removing"]) != 0
+    moving[list(state.reassignment_targets)] = True
+    return {name_of(simulation.possibility[row].partition) for row in np.flatnonzero(moving)}
 
 
 def describe(event: LogEvent) -> str:

@@ -78,7 +78,7 @@ class Checker:
         self.found = found
         self.adopted = adopted_facts(explorer)
         self.facts: list[Fact] = []
-        self.watcher = Watcher(cluster.number)
+        self.watcher = Watcher(cluster)
         self.reported = _reported(cluster, statements)
         self.least: dict[tuple[Partition, str], int] = {}
 
