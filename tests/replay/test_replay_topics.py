@@ -83,8 +83,28 @@ def test_a_broker_forgets_a_replica_that_moves_away(previous, n_contradicted, tm
     assert len(contradictions(logged, tmp_path)) == n_contradicted
 
 
+@pytest.mark.parametrize("version", ["0.10", "2.0", "2.4", "3.9"])
+def test_a_broker_may_fail_to_delete(version, tmp_path):
+    """Kafka, TopicDeletionManager.scala, `failReplicaDeletion`: the topic waits for the broker."""
+    logged = begin(version)
+    logged.create_topics({"a": [[1, 2], [2, 1]]})
+    logged.delete(["a"])
+    logged.refuse("a", 1)
+    logged.acknowledge(["a"])
+    assert "a" in logged.log.topics()
+    logged.change_brokers(failed=[1])
+    logged.change_brokers(started=[1])
+    logged.acknowledge(["a"])
+    assert "a" not in logged.log.topics()
+    logged.create_topics({"a": [[1, 2], [2, 1]]})
+    assert contradictions(logged, tmp_path) == []
+    broker = "broker 1" if version >= "2.4" else "brokers"  # Earlier, no line names it.
+    assert f"{broker} failed to delete replicas" in replay(tmp_path).timeline["what"].to_pylist()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("log", "n_predicted", "n_contradicted"), [
+    ("zk-2.5-deletions-fail", 51_174, 0),
     ("zk-3.1-topics-come-and-go", 6400, 1), ("zk-3.5-topics-made-again", 12_599, 0),
 ])
 def test_real_topics(log, n_predicted, n_contradicted, shared_data):

@@ -425,7 +425,16 @@ class LoggedController:
             failure([*failed, *bounced])
         if started:
             log.say("startup", brokers=joined(started))
-        before = {}
+        queued = log.topics(
+            row for row in log.rows()
+            if self.state.topic_queued_for_deletion[self.state.topic_row[row]]
+        )
+
+        def resumed() -> None:
+            for topic in queued:
+                log.say("deletion started", topic=topic)
+
+        before = {"announce the deletion": resumed}
         if bounced:
             before["tell the others"] = lambda: log.say("startup", brokers=joined(bounced))
         log.tell(outcome, before)
@@ -648,3 +657,21 @@ class LoggedController:
             if topic not in log.topics():
                 log.say("deletion done", topic=topic)
         return outcome
+
+    def refuse(self, topic: str, broker: int) -> Outcome:
+        """A broker answers that it could not delete its replicas of a topic."""
+        log, words = self.log, self.log.words
+        rows = [row for row in log.rows() if log.named(row)[0] == topic
+                and broker in self.state.assignment(row).replicas]
+        names = [log.named(row) for row in rows]
+        outcome = self.controller.on_stop_replica_response(broker, rows, failed=rows)
+        self.log.pause()
+
+        def answered() -> None:
+            errors = {f"{name}-{number}": "KAFKA_STORAGE_ERROR" for name, number in names}
+            log.say("deletion answered", broker=broker, errors=words.mapping(errors))
+            log.say("deletion failed", topics=words.some([topic]), replicas=joined(
+                replica_name(*name, broker) for name in names
+            ))
+
+        return log.tell(outcome, {"replicas to ReplicaDeletionIneligible": answered})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from kfast.journal import Outcome
@@ -24,23 +26,35 @@ def delete(simulation: Simulation, event: LogEvent) -> Outcome:
 
 
 def deleted(simulation: Simulation, event: LogEvent) -> Outcome | None:
-    """A broker answers that it deleted replicas; where no line names it, one that was asked."""
-    broker = event.said["broker"]
-    rows: dict[int, list[int]] = {}
-    for topic, number, replica in event.said.get("replicas", ()):
-        rows.setdefault(replica, []).extend(simulation.rows_of((topic, number)))
+    """A broker answers that it deleted replicas, or failed to: those that a line names.
+
+    Where no line names any, each broker answers, or the next one, that it deleted all.
+    """
+    failures, broker = event.said.get("failures"), event.said["broker"]
+    if failures is not None:
+        return _answered(simulation, failures)
     if event.said.get("next"):
         broker = _next_to_answer(simulation)
         if broker is None:
             return None
-    if not rows:
-        if broker is not None and broker not in simulation.state.broker_id:
-            return None
-        return simulation.controller.acknowledge_deletions(None if broker is None else [broker])
-    for replica, some in sorted(rows.items()):
-        outcome = simulation.controller.on_stop_replica_response(
-            replica, np.array(sorted(some), np.int32)
-        )
+    return simulation.controller.acknowledge_deletions(None if broker is None else [broker])
+
+
+def _answered(
+    simulation: Simulation, failures: Mapping[tuple[str, int, int], bool]
+) -> Outcome | None:
+    """Brokers answer for some replicas; which of them failed."""
+    outcome = None
+    answers: dict[int, dict[int, bool]] = {}
+    for (topic, number, broker), failed in failures.items():
+        for row in simulation.rows_of((topic, number)):
+            answers.setdefault(broker, {})[row] = failed
+    for broker, rows in sorted(answers.items()):
+        if broker in simulation.state.broker_id:
+            outcome = simulation.controller.on_stop_replica_response(
+                broker, np.array(sorted(rows), np.int32),
+                np.array(sorted(row for row, failed in rows.items() if failed), np.int32),
+            )
     return outcome
 
 

@@ -89,10 +89,10 @@ class _Writer:
                     self._add(made[0], number, self._with_trigger(made[1], statement))
             elif statement.kind == "deletion_done" and self.unanswered:
                 self._add("deleted", number, {"broker": None})
-            elif statement.kind == "replicas_deleted" and not answers:
-                self._add("deleted", number, {
-                    "broker": None, "replicas": statement.said["replicas"],
-                })
+            elif statement.kind in ("replicas_deleted", "deletion_failed") and not answers:
+                self._add("deleted", number, {"broker": None, "failures": dict.fromkeys(
+                    statement.said["replicas"], statement.kind == "deletion_failed",
+                )})
             elif statement.kind in ("isr_updated", "isr_record"):
                 self._isr(number, statement)
             elif statement.kind == "reassign_leader" and "reassign" not in kinds:

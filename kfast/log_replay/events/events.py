@@ -96,7 +96,11 @@ MARKS: dict[str, Callable[[Statement], tuple[str, dict[str, Any]] | None]] = {
     }),
     "delete_topics": lambda s: ("delete", {"topics": s.said["topics"]}),
     "stop_response": lambda s: ("deleted", {
-        "broker": s.said["broker"], "error": s.said["error"],
+        "broker": s.said["broker"],
+        "failures": {
+            (*partition, s.said["broker"]): s.said["error"] != "NONE" or error != "NONE"
+            for partition, error in s.said["errors"].items()
+        },
     }),
     "log_dir_failure": lambda s: None if not s.said["brokers"] else (
         "dir_failure", {"brokers": s.said["brokers"]}

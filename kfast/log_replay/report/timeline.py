@@ -131,7 +131,8 @@ def describe(event: LogEvent) -> str:
         return f"deletion of {', '.join(said['topics'])}"
     if event.kind == "deleted":
         who = f"broker {said['broker']}" if said["broker"] is not None else "brokers"
-        return f"{who} deleted replicas"
+        n_failed = sum(said.get("failures", {}).values())
+        return f"{who} failed to delete replicas" if n_failed else f"{who} deleted replicas"
     if event.kind == "dir_failure":
         return f"log directory failure on {listed(said['brokers'])}"
     if event.kind == "dir_answer":

@@ -92,7 +92,7 @@ TOPICS = (
     Form("deletion_halted", "Halted deletion of topics {topics:names} due to {:rest}", "2.3"),
     Form("deletion_halted", "Halted deletion of topics {topics:names}", "", "2.2"),
     Form("stop_response", "Delete topic callback invoked on StopReplica response received from "
-         "broker {broker:int}: request error = {error:word}, partition errors = {errors:rest}",
+         "broker {broker:int}: request error = {error:word}, partition errors = {errors:errors}",
          "2.3"),
     Form(TALK, "Delete topic callback invoked for {:rest}"),
     Form(TALK, "Topic deletion callback for {:rest}"),

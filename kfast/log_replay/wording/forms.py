@@ -34,6 +34,7 @@ TYPES: dict[str, tuple[str, Callable[[str], Any] | None]] = {
     "assignment": (r"\w*\([^()]*\)|[\d,]*", values.assigned),
     "replica_states": (r"\w*\(.*\)", values.replica_states),
     "replicas": (r".*?", values.replicas),
+    "errors": (r"\w*\(.*\)", values.errors),
     "partition_states": (r"\w*\(.*\)", values.partition_states),
     "assignments": (r".*", values.assignments),
     "dump": (r".*", values.request),

@@ -117,6 +117,11 @@ def pairs(text: str) -> Iterator[tuple[str, str]]:
         yield key.strip(), value.strip()
 
 
+def errors(text: str) -> dict[Partition, str]:
+    """Error of each partition in an answer: `Map(t-0 -> NONE, ...)`."""
+    return {partition(key): error for key, error in pairs(text)}
+
+
 def record(text: str) -> Record:
     """A record with its controller epoch: `(Leader:1,ISR:1,2,LeaderEpoch:3,ControllerEpoch:5)`."""
     found = _RECORD.search(text)
