@@ -40,6 +40,8 @@ class Whole:
         Of the line at hand.
     known_epochs : dict
         Epoch of each broker's registration, once a line has said it.
+    doubtful : set of int
+        Brokers whose last known epoch is from before a hole: they may have registered again.
     taken : set
         Requests that lines have spoken of.
     sessions : dict
@@ -52,6 +54,7 @@ class Whole:
     term: Term | None = None
     number: int = -1
     known_epochs: dict[int, int] = field(default_factory=dict)
+    doubtful: set[int] = field(default_factory=set)
     taken: set[tuple[Any, ...]] = field(default_factory=set)
     sessions: dict[int, tuple[int, Any]] = field(default_factory=dict)
 

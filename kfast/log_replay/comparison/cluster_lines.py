@@ -91,6 +91,7 @@ def _broker_epochs(whole: Whole, line: Statement) -> Iterator[Claim]:
             earlier = whole.known_epochs.get(broker, -1)
             wrong = epoch <= earlier
             whole.known_epochs[broker] = true
+            whole.doubtful.discard(broker)
             yield Claim("broker epoch", f"broker {broker}", epoch,
                        MISSING if wrong else None, "" if wrong else REGISTERED)
 
@@ -199,9 +200,14 @@ def _request_header(whole: Whole, line: Statement) -> Iterator[Claim]:
     term = whole.term
     if term is not None and request.controller_epoch is not None:
         yield same("controller epoch", "controller", request.controller_epoch, term.epoch)
-    known = whole.known_epochs.get(broker)
-    if request.broker_epoch is not None:
-        yield Claim("broker epoch", f"broker {broker}", request.broker_epoch, known,
+    known, epoch = whole.known_epochs.get(broker), request.broker_epoch
+    if epoch is not None:
+        if known is not None and epoch > known and broker in whole.doubtful:
+            whole.doubtful.discard(broker)
+            known = None
+        if known is None:
+            whole.known_epochs[broker] = epoch
+        yield Claim("broker epoch", f"broker {broker}", epoch, known,
                    REGISTERED if known is None else "")
 
 

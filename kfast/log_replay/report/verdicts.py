@@ -28,7 +28,7 @@ from kfast.log_replay.comparison.worlds import World, run_event
 from kfast.log_replay.engine.rows import Possibility, Start, row_of, with_states
 from kfast.log_replay.engine.simulation import Simulation
 from kfast.log_replay.events.clusters import Cluster
-from kfast.log_replay.events.events import LogEvent
+from kfast.log_replay.events.events import LogEvent, is_hole
 from kfast.log_replay.histories.explorer import Explorer
 from kfast.log_replay.report.timeline import Watcher
 from kfast.log_replay.terms.terms import Term
@@ -102,6 +102,8 @@ class Checker:
     def _run(self, event: LogEvent) -> None:
         if event.kind in ("failover", "resume"):
             self._adopt(event)
+            if is_hole(event):
+                self.whole.doubtful |= set(self.whole.known_epochs)
         self.watcher.note(run_event(self.world, event), self.world.simulation)
 
     def _adopt(self, point: LogEvent) -> None:

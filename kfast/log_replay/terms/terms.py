@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from kfast.log_replay.terms.inventories import Inventory, take_inventory
 from kfast.log_replay.wording.forms import Statement
 
 OPENING = frozenset({"elected", "epoch", "epoch_read", "becoming"})
@@ -45,6 +46,8 @@ class Term:
         Number of the cluster: it rises where a cluster was set up anew.
     follows : bool
         Whether its epoch is the next after the last term's: no election in between is missing.
+    inventory : Inventory
+        Brokers and topics that its lines tell, and those of earlier terms of the cluster.
     """
 
     controller: int
@@ -58,6 +61,7 @@ class Term:
     votes: Counter[int] = field(default_factory=Counter)
     prefix: int | None = None
     progressed: bool = False
+    inventory: Inventory = field(default_factory=Inventory)
 
 
 def find_terms(statements: Sequence[Statement]) -> list[Term]:
@@ -74,6 +78,7 @@ def find_terms(statements: Sequence[Statement]) -> list[Term]:
     terms = _without_strays(terms)
     for term in terms:
         _vote(term)
+        term.inventory = take_inventory(statements, term.statements)
     return _clusters(terms)
 
 
@@ -187,6 +192,8 @@ def _clusters(terms: list[Term]) -> list[Term]:
         term.follows = (
             before is not None and before.epoch is not None and term.epoch == before.epoch + 1
         )
+        if before is not None:
+            term.inventory.follow(before.inventory)
         latest[term.cluster] = term
         kept.append(term)
     for term in kept:
@@ -206,7 +213,10 @@ def _goes_on(earlier: Term, term: Term, latest: dict[int, Term]) -> bool:
 
 
 def _choose_cluster(term: Term, latest: dict[int, Term]) -> int:
-    """Cluster of a term: the one whose epochs it goes on with, else a new one."""
+    """Cluster of a term: the one whose epochs it goes on with, else a new one.
+
+    A cluster that is over goes on where epochs, brokers and topics are those that it left.
+    """
     if not latest:
         return 0
     newest = max(latest)
@@ -216,9 +226,15 @@ def _choose_cluster(term: Term, latest: dict[int, Term]) -> int:
         return max(same or alive)
     epoch = term.epoch
     epochs = {n: latest[n].epoch for n in alive}
-    possible = [n for n, last in epochs.items() if last is None or last < epoch]
+    possible = [
+        n for n, last in epochs.items() if (last is None or last < epoch)
+        and not term.inventory.differs(latest[n].inventory)
+    ]
     if not possible:
-        return newest + 1
+        return max((
+            n for n, last in latest.items()
+            if last.epoch == epoch - 1 and term.inventory.continues(last.inventory)
+        ), default=newest + 1)
     return max(possible, key=lambda n: (epochs[n] == epoch - 1, n))
 
 
