@@ -1,16 +1,6 @@
 """Metadata of a cluster as clients print it in JSON: kcat, Python's admin clients, REST, MSK.
 
-They all list topics, partitions, leaders, replicas and ISRs, and differ in the names of keys.
-
-| Source | Topics | A partition's number, leader, replicas, ISR |
-|---|---|---|
-| `kcat -L -J` | list | partition, leader, replicas, isrs (each `{"id": 1}`) |
-| kafka-python | list | partition_index, leader_id, replica_nodes, isr_nodes |
-| aiokafka | list | partition, leader, replicas, isr |
-| confluent-kafka, `list_topics` | object | the key, leader, replicas, isrs |
-| confluent-kafka, `describe_topics` | list or object | id, leader, replicas, isr (each a node) |
-| REST Proxy v2 | one | partition, leader, replicas (each `{"broker": 1, "in_sync": true}`) |
-| MSK | one | Partition, Leader, Replicas, Isr |
+`metadata_shapes.py` says how each names what it lists.
 
 Brokers come from the listing itself or from an answer to `describe_cluster` beside it.
 
@@ -19,18 +9,15 @@ Source: docs/formats.md, section "Metadata of clients".
 
 from __future__ import annotations
 
-import base64
 import re
-import uuid
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 
-from kfast.arguments import MAX_BROKER_ID, MAX_INT
 from kfast.errors import InputError
+from kfast.io.clients.metadata_shapes import BrokerId, Node, Topic, listed_brokers
 from kfast.io.file_kinds import json_part
 from kfast.io.files import line_of, quote
 from kfast.io.placement_rows import Broker, PlacementRows
@@ -38,13 +25,6 @@ from kfast.io.source_tables import Coverage, SourceTables
 
 __all__ = ["read_client_metadata"]
 
-_Id = Annotated[int, Meta(ge=0, le=MAX_BROKER_ID)]
-_Leader = Annotated[int, Meta(ge=-1, le=MAX_BROKER_ID)]
-_Number = Annotated[int, Meta(ge=0, le=MAX_INT)]
-_Epoch = Annotated[int, Meta(ge=-1, le=MAX_INT)]
-_PRINTED_ID = re.compile("[A-Za-z0-9_-]{22}")
-_LEADERLESS = frozenset({0, 5, 9})
-"""Errors.java: none, LEADER_NOT_AVAILABLE, REPLICA_NOT_AVAILABLE."""
 _LEFT_OUT = {
     "describe_configs": "kafka-configs.sh --describe",
     "list_partition_reassignments": "kafka-reassign-partitions.sh --list",
@@ -53,56 +33,13 @@ _CAPITALS = re.compile(rb'"(Partitions?|Leader|Replicas|Isr)"(?=\s*:)')
 """Keys as the AWS command line writes them."""
 
 
-class _Node(Struct, gc=False):
-    id: _Leader | UnsetType = UNSET
-    broker_id: _Id | UnsetType = UNSET
-    node_id: _Id | UnsetType = UNSET
-    broker: _Id | UnsetType = UNSET
-    rack: str | None = None
-    is_fenced: bool | None = None
-    in_sync: bool | UnsetType = UNSET
-
-    @property
-    def number(self) -> int:
-        """The broker's id."""
-        return int(_first(self.id, self.broker_id, self.node_id, self.broker))
-
-
-class _Partition(Struct, gc=False):
-    partition: _Number | UnsetType = UNSET
-    partition_index: _Number | UnsetType = UNSET
-    id: _Number | UnsetType = UNSET
-    leader: _Leader | _Node | UnsetType | None = UNSET
-    leader_id: _Leader | UnsetType = UNSET
-    replicas: list[_Id | _Node] | UnsetType = UNSET
-    replica_nodes: list[_Id] | UnsetType = UNSET
-    isrs: list[_Id | _Node] | UnsetType = UNSET
-    isr: list[_Id | _Node] | UnsetType = UNSET
-    isr_nodes: list[_Id] | UnsetType = UNSET
-    leader_epoch: _Epoch | None = None
-    eligible_leader_replicas: list[_Id] | None = None
-    last_known_elr: list[_Id] | None = None
-    error_code: int = 0
-
-
-class _Topic(Struct):
-    partitions: list[_Partition] | dict[_Number, _Partition]
-    topic: str | None = None
-    name: str | None = None
-    topic_name: str | None = msgspec.field(default=None, name="TopicName")
-    topic_id: str | None = None
-    error: Any = None
-    error_code: int = 0
-    configs: dict[str, Any] | None = None
-
-
 class _Metadata(Struct):
     """One answer, or several by the method that gave each."""
 
     topics: list[Raw] | dict[str, Raw] | UnsetType = UNSET
     partitions: Raw | UnsetType = UNSET
-    brokers: list[_Node] | dict[_Id, _Node] | UnsetType = UNSET
-    nodes: list[_Node] | UnsetType = UNSET
+    brokers: list[Node] | dict[BrokerId, Node] | UnsetType = UNSET
+    nodes: list[Node] | UnsetType = UNSET
     describe_cluster: Raw | UnsetType = UNSET
     list_topics: Raw | UnsetType = UNSET
     describe_topics: list[Raw] | dict[str, Raw] | UnsetType = UNSET
@@ -111,14 +48,6 @@ class _Metadata(Struct):
     describe_configs: Any = None
     list_partition_reassignments: Any = None
     cluster_id: str | None = None
-
-
-def _first(*values: Any) -> Any:
-    """The first value that a document has."""
-    for value in values:
-        if value is not UNSET and value is not None:
-            return value
-    raise ValueError("a number or a list of brokers is missing")
 
 
 class _Reader:
@@ -132,7 +61,7 @@ class _Reader:
         self.settings: dict[str, dict[str, str]] = {}
         self.cluster_id = ""
         self.is_partial = False
-        self._decode_topic = msgspec.json.Decoder(_Topic).decode
+        self._decode_topic = msgspec.json.Decoder(Topic).decode
 
     def decode(self, text: Any, kind: Any, what: str) -> Any:
         """Part of the file, decoded."""
@@ -178,16 +107,13 @@ class _Reader:
             for label, topic in items:
                 self.add_topic(label, topic)
 
-    def add_brokers(self, what: str, nodes: list[_Node] | dict[int, _Node]) -> None:
+    def add_brokers(self, what: str, nodes: list[Node] | dict[int, Node]) -> None:
         """Keep the brokers of an answer; one that has racks counts more than one without."""
-        listed = nodes.values() if isinstance(nodes, dict) else nodes
         try:
-            brokers = [Broker(n.number, n.rack, True, n.is_fenced) for n in listed]
+            brokers = listed_brokers(nodes.values() if isinstance(nodes, dict) else nodes)
         except ValueError as error:
-            raise self.wrong(f"a broker of {what}", error) from error
-        if len({broker.broker_id for broker in brokers}) < len(brokers):
-            raise self.wrong(what, "a broker stands twice")
-        self.brokers = (self.brokers or {}) | {broker.broker_id: broker for broker in brokers}
+            raise self.wrong(what, error) from error
+        self.brokers = (self.brokers or {}) | brokers
 
     def add_topic(self, label: str | None, text: Any) -> None:
         """Read a topic and its partitions."""
@@ -196,7 +122,7 @@ class _Reader:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             what = label or bytes(memoryview(text)[:200])
             raise self.wrong(f"topic {quote(what)}", error) from error
-        name = topic.topic or topic.name or topic.topic_name or label
+        name = topic.label or label
         if name is None:
             raise self.wrong("a topic", 'it has no name; right is one, {"topic":"t"}')
         if topic.error_code or (topic.error and not topic.partitions):
@@ -212,55 +138,14 @@ class _Reader:
             key: value for key, value in (topic.configs or {}).items() if isinstance(value, str)
         }
         try:
-            if topic.topic_id is not None and (topic_id := _printed_id(topic.topic_id)):
-                self.topic_ids[name] = topic_id
-            for number, partition in _numbered(topic.partitions):
-                self.add_partition(name, number, partition)
+            topic_id = topic.printed_id
+            placements = [partition.placement() for partition in topic.listed()]
         except ValueError as error:
             raise self.wrong(f"topic {name}", error) from error
-
-    def add_partition(self, topic: str, number: int | UnsetType, of: _Partition) -> None:
-        """Add a partition."""
-        if of.error_code not in _LEADERLESS:
-            raise self.wrong(f"topic {topic}", f"a partition has the error {of.error_code}")
-        leader = of.leader_id if of.leader is UNSET else of.leader
-        if leader is UNSET:
-            raise ValueError("a partition has no leader; right is a broker, or -1 for none")
-        nodes = _first(of.replicas, of.replica_nodes)
-        if nodes and isinstance(nodes[0], _Node) and nodes[0].in_sync is not UNSET:
-            isr = [node for node in nodes if node.in_sync]
-        else:
-            isr = _first(of.isrs, of.isr, of.isr_nodes)
-        self.rows.add(
-            topic, _first(of.partition, of.partition_index, of.id, number),
-            -1 if leader is None else leader.number if isinstance(leader, _Node) else leader,
-            _ids(nodes), _ids(isr),
-            leader_epoch=-1 if of.leader_epoch is None else of.leader_epoch,
-            elr=of.eligible_leader_replicas or (), last_known_elr=of.last_known_elr or (),
-        )
-
-
-def _ids(nodes: list[Any]) -> list[int]:
-    return [node.number if isinstance(node, _Node) else node for node in nodes]
-
-
-def _numbered(
-    partitions: list[_Partition] | dict[int, _Partition]
-) -> Iterator[tuple[int | UnsetType, _Partition]]:
-    """Partitions with the number that is the key of each, where they have keys."""
-    if isinstance(partitions, dict):
-        yield from partitions.items()
-    else:
-        yield from ((UNSET, partition) for partition in partitions)
-
-
-def _printed_id(text: str) -> str | None:
-    """A topic's id as Kafka prints it; None for none, and for the id of no topic."""
-    text = text.replace("+", "-").replace("/", "_")  # confluent-kafka prints plain base64
-    if _PRINTED_ID.fullmatch(text):
-        return text if text != "A" * len(text) else None
-    number = uuid.UUID(text)
-    return base64.urlsafe_b64encode(number.bytes).decode().rstrip("=") if number.int else None
+        for placement in placements:
+            self.rows.add(name, **placement)
+        if topic_id:
+            self.topic_ids[name] = topic_id
 
 
 def read_client_metadata(name: str, data: bytes, start: int) -> SourceTables:

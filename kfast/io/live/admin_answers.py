@@ -3,31 +3,36 @@
 Answers have the shapes that kafka-python gives them, and aiokafka's, which has older words for some
 fields. Whether they come from a client or from its JSON makes no difference.
 
-Source: docs/live.md; Kafka 4.1, DescribeTopicPartitionsResponse.json, MetadataResponse.json,
-DescribeConfigsResponse.json; KafkaApis.scala.
+Source: docs/live.md; Kafka 4.1, DescribeConfigsResponse.json; KafkaApis.scala.
 """
 
 from __future__ import annotations
 
-import base64
-import re
-import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
-from typing import Annotated, Any
+from operator import attrgetter, itemgetter
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from kfast import schema
-from kfast.arguments import MAX_BROKER_ID, MAX_INT
 from kfast.errors import InputError
+from kfast.io.clients.metadata_shapes import (
+    LEADERLESS,
+    BrokerId,
+    Node,
+    Number,
+    Topic,
+    listed_brokers,
+)
 from kfast.io.controller_inference import assume_newest
 from kfast.io.files import abbreviate
+from kfast.io.placement_rows import Broker, PlacementRows, broker_table
 from kfast.io.source_tables import SourceTables, add_defaults, set_column
 from kfast.io.topic_settings import LOG_SETTINGS, log_settings, setting_columns
 from kfast.state.controller_change import REASON
@@ -59,7 +64,7 @@ _SOURCES = {
     4: "STATIC_BROKER_CONFIG", 5: "DEFAULT_CONFIG",
 }
 """DescribeConfigsResponse.ConfigSource."""
-_NO_ERROR, _LEADER_NOT_AVAILABLE, _REPLICA_NOT_AVAILABLE, _UNKNOWN_TOPIC = 0, 5, 9, 3
+_UNKNOWN_TOPIC = 3
 _ERRORS = {
     -1: "UNKNOWN_SERVER_ERROR", 3: "UNKNOWN_TOPIC_OR_PARTITION", 7: "REQUEST_TIMED_OUT",
     17: "INVALID_TOPIC_EXCEPTION", 29: "TOPIC_AUTHORIZATION_FAILED",
@@ -67,49 +72,8 @@ _ERRORS = {
 }
 """Errors.java: those that these answers may have."""
 
-_PRINTED_ID = re.compile(r"[A-Za-z0-9_-]{22}")
-
-_Broker = Annotated[int, Meta(ge=0, le=MAX_BROKER_ID)]
-_Leader = Annotated[int, Meta(ge=-1, le=MAX_BROKER_ID)]
-_Number = Annotated[int, Meta(ge=0, le=MAX_INT)]
-_Epoch = Annotated[int, Meta(ge=-1, le=MAX_INT)]
-_Ids = list[_Broker]
-
-
-class _Partition(Struct, gc=False):
-    error_code: int = 0
-    partition_index: _Number | None = None
-    partition: _Number | None = None
-    leader_id: _Leader | None = None
-    leader: _Leader | None = None
-    leader_epoch: _Epoch | None = None
-    replica_nodes: _Ids | None = None
-    replicas: _Ids | None = None
-    isr_nodes: _Ids | None = None
-    isr: _Ids | None = None
-    eligible_leader_replicas: _Ids | None = None
-    last_known_elr: _Ids | None = None
-    offline_replicas: _Ids | None = None
-
-
-class _Topic(Struct):
-    partitions: list[_Partition]
-    error_code: int = 0
-    name: str | None = None
-    topic: str | None = None
-    topic_id: Any = None
-    """A `uuid.UUID`, or the text of one or of what Kafka prints."""
-
-
-class _Node(Struct):
-    broker_id: _Broker | None = None
-    node_id: _Broker | None = None
-    rack: str | None = None
-    is_fenced: bool | None = None
-
-
 class _Cluster(Struct):
-    brokers: list[_Node]
+    brokers: list[Node]
     controller_id: int | None = None
     cluster_id: str | None = None
 
@@ -132,8 +96,8 @@ class _Settings(Struct):
 
 
 class _Move(Struct):
-    adding_replicas: _Ids
-    removing_replicas: _Ids
+    adding_replicas: list[BrokerId]
+    removing_replicas: list[BrokerId]
 
 
 class _Feature(Struct):
@@ -145,10 +109,10 @@ class _Answers(Struct, forbid_unknown_fields=True):
     """Answers by the method of kafka-python's client that gives them."""
 
     describe_cluster: _Cluster
-    describe_topics: list[_Topic]
+    describe_topics: list[Topic]
     describe_configs: _Settings = msgspec.field(default_factory=_Settings)
     describe_features: dict[str, _Feature] | None = None
-    list_partition_reassignments: dict[tuple[str, _Number], _Move] = {}
+    list_partition_reassignments: dict[tuple[str, Number], _Move] = {}
     controller_id: int = -1
     """The active controller of KRaft: `describe_cluster` names some broker there."""
     broker_version: tuple[int, ...] | None = None
@@ -185,38 +149,51 @@ def tables_of_answers(
         ) from error
     notes = [*notes]
     topics = _readable(name, parsed.describe_topics, notes)
-    partitions = _partitions(name, topics, parsed)
-    brokers = _brokers(name, parsed.describe_cluster, partitions)
+    try:
+        brokers = listed_brokers(parsed.describe_cluster.brokers)
+        topic_ids: dict[str, str | None] = {}
+        for label, topic in topics:
+            topic_ids[label] = topic_ids.get(label) or topic.printed_id
+        partitions = _partitions(name, topics, parsed.list_partition_reassignments, brokers)
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(f"{name}: {error}") from error
+    if not brokers:
+        raise InputError(f"{name}: describe_cluster names no broker")
+    # Those that only hold replicas are down.
+    down = {*pc.unique(pc.list_flatten(partitions["replicas"])).to_pylist()} - brokers.keys()
     tables = SourceTables(
-        name, partitions, _topics(name, topics), brokers, notes=tuple(notes),
-        version=".".join(map(str, parsed.broker_version or ())),
+        name, partitions,
+        pa.table({"topic": pa.array(topic_ids, pa.string()),
+                  "topic_id": pa.array(topic_ids.values(), pa.string())}),
+        broker_table(name, [*brokers.values(), *(Broker(n, registered=False) for n in down)]),
+        notes=tuple(notes), version=".".join(map(str, parsed.broker_version or ())),
         cluster_id=parsed.describe_cluster.cluster_id or "",
     )
     return _add_configurations(_add_controller(tables, parsed), parsed)
 
 
-# --- topics and partitions -----------------------------------------------------------------------
+def _readable(
+    name: str, topics: Iterable[Topic], notes: list[str]
+) -> list[tuple[str, Topic]]:
+    """Topics by name, in order, one in several pages several times.
 
-
-def _readable(name: str, topics: list[_Topic], notes: list[str]) -> dict[str, _Topic]:
-    """Topics by name, those of several pages joined; refuses what a part of would mislead."""
+    Refuses what a part of would mislead.
+    """
     errors: dict[int, list[str]] = defaultdict(list)
-    readable: dict[str, _Topic] = {}
+    readable = []
     for topic in topics:
-        label = topic.name or topic.topic
+        label = topic.label
         if label is None:
             raise InputError(f"{name}: a topic in the answer to describe_topics has no name")
         if topic.error_code:
             errors[topic.error_code].append(label)
-        elif label in readable:
-            readable[label].partitions += topic.partitions
         else:
-            readable[label] = topic
-        for partition in topic.partitions:
-            if partition.error_code not in (
-                _NO_ERROR, _LEADER_NOT_AVAILABLE, _REPLICA_NOT_AVAILABLE
-            ):
-                errors[partition.error_code].append(f"{label}-{_number(partition)}")
+            readable.append((label, topic))
+        for partition in topic.listed():
+            if partition.error_code not in LEADERLESS:
+                errors[partition.error_code].append(f"{label}-{partition.number}")
     deleted = errors.pop(_UNKNOWN_TOPIC, [])
     if deleted:
         notes.append(f"{name}: deleted while they were read, and left out: {abbreviate(deleted)}")
@@ -231,107 +208,43 @@ def _readable(name: str, topics: list[_Topic], notes: list[str]) -> dict[str, _T
             f"{name}: shows no topic: it has none, or its ACLs allow this user to describe none"
             " (--command-config says who asks)"
         )
-    return {label: readable[label] for label in sorted(readable)}
+    return sorted(readable, key=itemgetter(0))
 
 
-def _topics(name: str, topics: Mapping[str, _Topic]) -> pa.Table:
-    return pa.table({
-        "topic": pa.array(topics, pa.string()),
-        "topic_id": pa.array(
-            [_id_text(name, topic.topic_id) for topic in topics.values()], pa.string()
-        ),
-    })
-
-
-def _id_text(name: str, topic_id: object) -> str | None:
-    """A topic's id as Kafka prints it; None for the id of no topic."""
-    if topic_id is None or (isinstance(topic_id, str) and _PRINTED_ID.fullmatch(topic_id)):
-        return topic_id
-    try:
-        number = uuid.UUID(str(topic_id))
-    except ValueError:
-        raise InputError(f"{name}: {topic_id!r} is no id of a topic; right is a UUID") from None
-    return base64.urlsafe_b64encode(number.bytes).decode().rstrip("=") if number.int else None
-
-
-def _partitions(name: str, topics: Mapping[str, _Topic], answers: _Answers) -> pa.Table:
-    rows = [
-        (place, label, partition)
-        for place, (label, topic) in enumerate(topics.items())
-        for partition in sorted(topic.partitions, key=_number)
-    ]
-    if any(_number(partition) < 0 or _first(partition.replica_nodes, partition.replicas) is None
-           for _, _, partition in rows):
-        raise InputError(f"{name}: a partition in the answer has no number or no replicas")
-    moves = answers.list_partition_reassignments
-    moving = [moves.get((label, _number(partition))) for _, label, partition in rows] if moves \
-        else [None] * len(rows)
-    parts = [partition for _, _, partition in rows]
+def _partitions(
+    name: str, topics: Iterable[tuple[str, Topic]], moves: Mapping[tuple[str, int], _Move],
+    brokers: Mapping[int, Broker],
+) -> pa.Table:
+    """The table of partitions, with their reassignments and the directories that are offline."""
+    rows = PlacementRows(name)
+    moving, offline = [], []
+    for label, topic in topics:
+        rows.topic(label)
+        for partition in sorted(topic.listed(), key=attrgetter("number")):
+            rows.add(label, **partition.placement())
+            moving.append(moves.get((label, partition.number)))
+            # A replica is offline on a broker that is up: its directory is.
+            offline.append([
+                n for n in partition.offline_replicas or ()
+                if n in brokers and not brokers[n].fenced
+            ])
+    table = rows.partitions()
     columns = {
-        "topic": pa.DictionaryArray.from_arrays(
-            pa.array([place for place, _, _ in rows], pa.int32()), pa.array(topics, pa.string())
-        ),
-        "partition": pa.array([_number(of) for of in parts], pa.int32()),
-        "replicas": _lists([_first(of.replica_nodes, of.replicas) for of in parts]),
-        "leader": pa.array([_first(of.leader_id, of.leader, -1) for of in parts], pa.int32()),
-        "isr": _lists([_first(of.isr_nodes, of.isr) for of in parts]),
-        "adding": _lists([of.adding_replicas if of else [] for of in moving]),
-        "removing": _lists([of.removing_replicas if of else [] for of in moving]),
-        "being_reassigned": pa.array([of is not None for of in moving]),
+        "adding": [move.adding_replicas if move else [] for move in moving],
+        "removing": [move.removing_replicas if move else [] for move in moving],
+        **({"offline_dir": offline} if any(offline) else {}),
     }
-    epochs = [_first(of.leader_epoch, -1) for of in parts]
-    if max(epochs) >= 0:
-        columns["leader_epoch"] = pa.array(epochs, pa.int32())
-    for column in ("eligible_leader_replicas", "last_known_elr"):
-        lists = [getattr(of, column) or [] for of in parts]
-        if any(lists):
-            columns["elr" if column.startswith("e") else column] = _lists(lists)
-    up = {_broker_id(node) for node in answers.describe_cluster.brokers if not node.is_fenced}
-    offline = [[broker for broker in of.offline_replicas or () if broker in up] for of in parts]
-    if any(offline):
-        columns["offline_dir"] = _lists(offline)
-    return pa.table(columns)
+    for column, lists in columns.items():
+        table = table.append_column(column, pa.array(lists, pa.list_(pa.int32())))
+    return table.append_column("being_reassigned", pa.array([move is not None for move in moving]))
 
 
-def _number(partition: _Partition) -> int:
-    return int(_first(partition.partition_index, partition.partition, -1))
-
-
-def _first(*values: Any) -> Any:
-    """The first value that is given."""
-    return next((value for value in values if value is not None), None)
-
-
-def _lists(lists: Any) -> pa.ListArray:
-    return pa.array(lists, pa.list_(pa.int32()))
-
-
-# --- brokers and the controller ------------------------------------------------------------------
-
-
-def _brokers(name: str, cluster: _Cluster, partitions: pa.Table) -> pa.Table:
-    """Brokers that are listed, and those that only hold replicas: these are down."""
-    nodes = {_broker_id(node): node for node in cluster.brokers}
-    if -1 in nodes or not nodes:
-        raise InputError(f"{name}: describe_cluster names no broker, or one without an id")
-    ids = {*nodes, *pc.unique(pc.list_flatten(partitions["replicas"])).to_pylist()}
-    listed = [(broker, nodes.get(broker)) for broker in sorted(ids)]
-    columns = {
-        "broker_id": pa.array([broker for broker, _ in listed], pa.int32()),
-        "rack": pa.array([node and node.rack for _, node in listed], pa.string()),
-        "registered": pa.array([node is not None for _, node in listed]),
-    }
-    if any(node.is_fenced is not None for node in nodes.values()):
-        columns["fenced"] = pa.array([bool(node and node.is_fenced) for _, node in listed])
-    return pa.table(columns)
-
-
-def _broker_id(node: _Node) -> int:
-    return int(_first(node.broker_id, node.node_id, -1))
+# --- the controller ------------------------------------------------------------------------------
 
 
 def _add_controller(tables: SourceTables, answers: _Answers) -> SourceTables:
     """Say which controller runs the cluster, from the features or the API versions."""
+    cluster: dict[str, Any]
     features = answers.describe_features or {}
     metadata = features.get(METADATA_VERSION, _Feature())
     if metadata.finalized is None:
@@ -349,8 +262,8 @@ def _add_controller(tables: SourceTables, answers: _Answers) -> SourceTables:
             f"no {METADATA_VERSION} is finalized, as in ZooKeeper mode, and the API versions are"
             f" those of {version}"
         )
-        cluster = {"controller": controller, "controller_id": _first(
-            answers.describe_cluster.controller_id, -1)}
+        broker = answers.describe_cluster.controller_id
+        cluster = {"controller": controller, "controller_id": -1 if broker is None else broker}
         newer = []
     else:
         level = metadata.finalized[1]
