@@ -13,7 +13,7 @@ from kfast.log_replay.checks import MISSING
 from kfast.log_replay.comparison.cluster_claims import Claim, Speech, Whole, same
 from kfast.log_replay.comparison.counts import COUNTS
 from kfast.log_replay.comparison.facts import ABSENT, BEFORE, HOLE, REGISTERED, name_of
-from kfast.log_replay.terms.terms import Term
+from kfast.log_replay.terms.terms import Term, in_office
 from kfast.log_replay.wording.forms import Statement
 from kfast.schema import FLAG_ASSIGNED
 
@@ -62,18 +62,14 @@ def _before(whole: Whole, term: Term) -> Term | None:
 
 
 def _other_elected(whole: Whole, line: Statement) -> Iterator[Claim]:
-    time = line.entry.time
-    terms = [t for t in whole.cluster.terms if t.start <= time]
-    soon = [t for t in whole.cluster.terms if time < t.start <= time + 5000]
-    if not terms:
-        return
-    logged = line.said["controller"]
-    ids = {terms[-1].controller, *(t.controller for t in soon)}
-    if logged not in ids and logged in whole.cluster.absent:
+    """A broker reads who is the controller: perhaps one whose own log is not here."""
+    logged, time = line.said["controller"], line.entry.time
+    office, room = in_office(whole.cluster.terms, time)
+    if logged not in office and room:
         yield Claim("controller", "controller", logged, None, ABSENT)
-        return
-    predicted = logged if logged in ids else terms[-1].controller
-    yield same("controller", "controller", logged, predicted)
+    elif office:
+        predicted = logged if logged in office else office[0]
+        yield same("controller", "controller", logged, predicted)
 
 
 # --- brokers -------------------------------------------------------------------------------------

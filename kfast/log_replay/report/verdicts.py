@@ -25,7 +25,7 @@ from kfast.log_replay.comparison.facts import (
 )
 from kfast.log_replay.comparison.partition_lines import COMPARE
 from kfast.log_replay.comparison.worlds import World, run_event
-from kfast.log_replay.engine.rows import Possibility, Start, row_of, with_states
+from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility, Start, row_of, with_states
 from kfast.log_replay.engine.simulation import Simulation
 from kfast.log_replay.events.clusters import Cluster
 from kfast.log_replay.events.events import LogEvent, is_hole
@@ -260,6 +260,8 @@ class Checker:
         reason = self.adopted.get((number, partition, check.field), "")
         if check.field == "isr" and (number, partition) in self.reported:
             reason = REPORTED
+        if check.predicted == UNKNOWN_EPOCH and check.counted == "record_epoch":
+            check, reason = check._replace(predicted=None), reason or BEFORE
         if check.predicted is None:
             reason = reason or REMEMBERED
             verdict = unpredicted(reason)

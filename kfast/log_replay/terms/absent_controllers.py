@@ -29,8 +29,6 @@ def find_strange(statements: Sequence[Statement], terms: Sequence[Term]) -> set[
     terms : sequence of Term
         Of the controllers that are here.
     """
-    if any(term.epoch is None for term in terms):
-        return set()
     lines: dict[int, list[int]] = {}
     strange: dict[int, Pair] = {}
     for number, line in enumerate(statements):
@@ -50,7 +48,7 @@ def find_strange(statements: Sequence[Statement], terms: Sequence[Term]) -> set[
 def _is_here(pair: Pair, time: int, terms: Sequence[Term]) -> bool:
     """Whether a term with this controller and epoch is in the logs, not long ago."""
     return any(
-        pair == (term.controller, term.epoch)
+        pair[0] == term.controller and term.epoch in (None, pair[1])
         and term.start - STALE_MS <= time <= term.end + STALE_MS for term in terms
     )
 

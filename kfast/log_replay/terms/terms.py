@@ -15,12 +15,17 @@ from kfast.log_replay.terms.inventories import Inventory, take_inventory
 from kfast.log_replay.wording.forms import Statement
 
 OPENING = frozenset({"elected", "epoch", "epoch_read", "becoming"})
-CLOSING = frozenset({"resigning", "resigned"})
+CLOSING = frozenset({"resigning", "resigned", "process_started"})
+"""Kinds after which a broker is not the controller, besides `other_elected`."""
+
 PASSIVE = frozenset({
-    "talk", "not understood", "other_elected", "process_started", "connected",
-    "topics_to_delete", "no_longer_shutting",
+    "talk", "not understood", "other_elected", "connected", "topics_to_delete",
+    "no_longer_shutting",
 })
 """Kinds that a broker may write that is not the controller, or that tell nothing of a term."""
+
+SOON_MS = 5_000
+"""Brokers read who was elected within this time of the election, by their own clocks."""
 
 STALE_MS = 600_000
 """After this long, lines of a controller that was replaced are no longer taken for its own."""
@@ -40,6 +45,10 @@ class Term:
         Times of its first and last line.
     opened : bool
         Whether the log shows its election.
+    closed : int or None
+        When its broker's log says that it is over; None where no line does.
+    resigned : bool
+        Whether that line is of its resignation.
     statements : list of int
         Which statements are its own.
     cluster : int
@@ -54,11 +63,12 @@ class Term:
     start: int
     end: int
     opened: bool = False
+    closed: int | None = None
+    resigned: bool = False
     epoch: int | None = None
     statements: list[int] = field(default_factory=list)
     cluster: int = 0
     follows: bool = False
-    votes: Counter[int] = field(default_factory=Counter)
     prefix: int | None = None
     progressed: bool = False
     inventory: Inventory = field(default_factory=Inventory)
@@ -68,8 +78,9 @@ def find_terms(statements: Sequence[Statement]) -> list[Term]:
     """Terms of all controllers, in the order of their first lines."""
     by_controller: dict[int, list[int]] = {}
     for number, statement in enumerate(statements):
-        if statement.actor == "controller" and statement.actor_id is not None:
-            by_controller.setdefault(statement.actor_id, []).append(number)
+        writer = _writer(statement)
+        if writer is not None:
+            by_controller.setdefault(writer, []).append(number)
     terms = [
         term for controller, numbers in by_controller.items()
         for term in _reigns(statements, controller, numbers)
@@ -77,9 +88,42 @@ def find_terms(statements: Sequence[Statement]) -> list[Term]:
     terms.sort(key=lambda term: (term.start, term.statements[0]))
     terms = _without_strays(terms)
     for term in terms:
-        _vote(term)
         term.inventory = take_inventory(statements, term.statements)
     return _clusters(terms)
+
+
+def _writer(statement: Statement) -> int | None:
+    """The broker whose controller writes a line."""
+    if statement.kind == "process_started":
+        return statement.said.get("broker", statement.actor_id)
+    return statement.actor_id if statement.actor == "controller" else None
+
+
+def _is_over(statement: Statement) -> bool:
+    """Whether a line says that its writer is not the controller, or not any more."""
+    if statement.kind == "other_elected":
+        return bool(statement.said["controller"] != statement.actor_id)
+    return statement.kind in CLOSING
+
+
+def in_office(terms: Sequence[Term], time: int) -> tuple[list[int], bool]:
+    """Controllers that a broker may read at some time, and whether one without a log may be.
+
+    Parameters
+    ----------
+    terms : sequence of Term
+        Of one cluster, in order.
+    time : int
+    """
+    before = [term for term in terms if term.start <= time]
+    after = [term for term in terms if term.start > time]
+    office = [
+        term.controller for term in before[-1:] if term.closed is None or term.closed > time
+    ] + [term.controller for term in after if term.start <= time + SOON_MS]
+    if any(term.start <= time <= term.end for term in before):
+        return office, False
+    next_epoch = bool(before and after[:1]) and after[0].follows
+    return office or [term.controller for term in after[:1]], not next_epoch
 
 
 def _without_strays(terms: list[Term]) -> list[Term]:
@@ -101,12 +145,14 @@ def _reigns(
 ) -> list[Term]:
     """Terms of one broker."""
     epochs = _smooth(statements, numbers)
-    found: list[Term] = []
+    terms: list[Term] = []
     term: Term | None = None
     for number in numbers:
         statement = statements[number]
         kind, time = statement.kind, statement.entry.time
-        if kind in CLOSING:
+        if _is_over(statement):
+            if term is not None:
+                term.closed, term.resigned = time, kind.startswith("resign")
             term = None
             continue
         if kind in PASSIVE:
@@ -115,30 +161,41 @@ def _reigns(
         if kind in OPENING:
             if term is None or term.progressed or not term.opened:
                 term = Term(controller, time, time, opened=True)
-                found.append(term)
+                terms.append(term)
         elif term is None or (
             epoch is not None and term.prefix is not None and epoch != term.prefix
         ):
-            term = Term(controller, time, time)
-            found.append(term)
+            moved = [] if term is None else _after_hole(statements, term, epochs, number)
+            start = statements[moved[0]].entry.time if moved else time
+            term = Term(controller, start, time, statements=moved)
+            terms.append(term)
         term.progressed = term.progressed or kind not in OPENING
         term.end = time
         term.statements.append(number)
         if epoch is not None:
             term.prefix = epoch
-        _take_votes(term, statement, epoch)
-    return found
+    for term in terms:
+        _vote(statements, term, epochs)
+    return terms
 
 
-def _take_votes(term: Term, statement: Statement, epoch: int | None) -> None:
-    if epoch is not None:
-        term.votes[epoch] += 1
-    said = statement.said
-    if statement.kind in ("elected", "epoch", "ready", "partition_failed", "send_failed"):
-        if "controller_epoch" in said:
-            term.votes[said["controller_epoch"]] += 1
-        if "epoch_version" in said:
-            term.votes[said["epoch_version"]] += 1
+def _after_hole(
+    statements: Sequence[Statement], term: Term, epochs: dict[int, int], number: int
+) -> list[int]:
+    """Take the last lines of a term out of it that are of the next one already.
+
+    An epoch rises with an election only. Where no line shows that election, it was in the longest
+    silence between the last line that says the old epoch and the first that says the new one.
+    """
+    last = max(at for at, own in enumerate(term.statements) if own in epochs)
+    around = [*term.statements[last:], number]
+    times = [statements[own].entry.time for own in around]
+    silence = max(range(1, len(around)), key=lambda at: times[at] - times[at - 1])
+    moved = around[silence:-1]
+    if moved:
+        del term.statements[-len(moved) :]
+        term.end = times[silence - 1]
+    return moved
 
 
 def _smooth(statements: Sequence[Statement], numbers: Sequence[int]) -> dict[int, int]:
@@ -164,10 +221,17 @@ def _smooth(statements: Sequence[Statement], numbers: Sequence[int]) -> dict[int
     return smooth
 
 
-def _vote(term: Term) -> None:
-    if term.votes:
-        most = max(term.votes.values())
-        best = [epoch for epoch, n in term.votes.items() if n == most]
+def _vote(statements: Sequence[Statement], term: Term, epochs: dict[int, int]) -> None:
+    """Set the epoch of a term to the one that most of its lines say."""
+    votes = Counter(epochs[number] for number in term.statements if number in epochs)
+    for number in term.statements:
+        line = statements[number]
+        if line.kind in ("elected", "epoch", "ready", "partition_failed", "send_failed"):
+            votes.update(line.said[name] for name in ("controller_epoch", "epoch_version")
+                         if name in line.said)
+    if votes:
+        most = max(votes.values())
+        best = [epoch for epoch, n in votes.items() if n == most]
         term.epoch = term.prefix if term.prefix in best else min(best)
 
 
@@ -180,10 +244,12 @@ def _clusters(terms: list[Term]) -> list[Term]:
     kept: list[Term] = []
     latest: dict[int, Term] = {}
     for term in terms:
-        earlier = next((t for t in reversed(kept) if _goes_on(t, term, latest)), None)
+        earlier = next((t for t in reversed(kept) if _goes_on(t, term, kept, latest)),
+                       None)
         if earlier is not None:
             earlier.statements += term.statements
             earlier.end = max(earlier.end, term.end)
+            earlier.closed, earlier.resigned = term.closed, term.resigned
             continue
         term.cluster = _choose_cluster(term, latest)
         before = latest.get(term.cluster)
@@ -201,15 +267,22 @@ def _clusters(terms: list[Term]) -> list[Term]:
     return kept
 
 
-def _goes_on(earlier: Term, term: Term, latest: dict[int, Term]) -> bool:
-    """Whether a term is the rest of an earlier one."""
-    if term.opened or term.epoch is None:
+def _goes_on(earlier: Term, term: Term, kept: list[Term], latest: dict[int, Term]) -> bool:
+    """Whether a term is the rest of an earlier one.
+
+    A broker that is not the controller writes no such lines. Where its process has started, or
+    another one was elected, just after a newer cluster began, that was a broker of that cluster.
+    """
+    if term.opened or earlier.controller != term.controller:
         return False
-    if (earlier.controller, earlier.epoch) != (term.controller, term.epoch):
-        return False
-    return (latest[earlier.cluster] is earlier and earlier.cluster == max(latest)) or (
-        term.start - earlier.end < STALE_MS
-    )
+    soon = term.start - earlier.end < STALE_MS
+    is_last = latest[earlier.cluster] is earlier
+    if term.epoch is None:
+        closed = earlier.closed
+        return closed is not None and is_last and not earlier.resigned and (soon or any(
+            t.cluster > earlier.cluster and earlier.end < t.start <= closed + SOON_MS for t in kept
+        ))
+    return earlier.epoch == term.epoch and (soon or (is_last and earlier.cluster == max(latest)))
 
 
 def _choose_cluster(term: Term, latest: dict[int, Term]) -> int:
