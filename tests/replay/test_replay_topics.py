@@ -107,6 +107,26 @@ def test_a_broker_may_fail_to_delete(version, tmp_path):
     assert f"{broker} failed to delete replicas" in replay(tmp_path).timeline["what"].to_pylist()
 
 
+@pytest.mark.parametrize("version", ["0.10", "2.0", "2.4", "3.9"])
+@pytest.mark.parametrize("failed", [(), (1,)])
+def test_a_new_controller_goes_on_with_deletions(version, failed, tmp_path):
+    """Kafka, KafkaController.scala, `fetchTopicDeletionsInProgress`: it reads the markers."""
+    logged = begin(version)
+    logged.create_topics({"a": [[1, 2], [2, 1]]})
+    if failed:
+        logged.change_brokers(failed=failed)
+    logged.delete(["a"])
+    logged.die(3)
+    logged.fail_over(2)
+    if failed:
+        logged.acknowledge(["a"])
+        logged.change_brokers(started=failed)
+    logged.acknowledge(["a"])
+    assert "a" not in logged.log.topics()
+    logged.create_topics({"a": [[1, 2], [2, 1]]})
+    assert contradictions(logged, tmp_path) == []
+
+
 @pytest.mark.parametrize("first_epoch", [10, 1000])
 def test_a_cluster_goes_on_after_another_one(first_epoch, tmp_path):
     """Epochs of brokers never fall within a cluster, and its topics stay."""
@@ -125,6 +145,7 @@ def test_a_cluster_goes_on_after_another_one(first_epoch, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(("log", "n_predicted", "n_contradicted"), [
     ("zk-2.2-topics-gone-in-a-hole", 27_622, 0), ("zk-2.5-deletions-fail", 51_174, 0),
+    ("zk-2.7-failover-while-deleting", 646, 0),
     ("zk-3.1-topics-come-and-go", 6404, 0), ("zk-3.5-topics-made-again", 12_599, 0),
 ])
 def test_real_topics(log, n_predicted, n_contradicted, shared_data):

@@ -305,17 +305,33 @@ class LogWriter:
         live = set(self.registered())
         return self.words.mapping({str(b): epoch for b, epoch in by_id if b in live})
 
-    def states(self, replicas: bool) -> str:
-        """States of all replicas or partitions, as a machine prints them when it has started."""
+    def states(self, replicas: bool, queued: Mapping[int, int]) -> str:
+        """States of all replicas or partitions, as a machine prints them when it has started.
+
+        `queued` are rows of topics to delete with their leaders: deletion goes on later.
+        """
         states: dict[str, str] = {}
+        live = set(self.registered())
         for row in self.rows():
             topic, number = self.named(row)
             if not replicas:
-                states[self.name(row)] = self.state.partition_state(row).label
+                label = "OnlinePartition" if queued.get(row) in live else "OfflinePartition"
+                states[self.name(row)] = label if row in queued else (
+                    self.state.partition_state(row).label
+                )
                 continue
             for broker, state in self.state.replica_states_of(row).items():
-                states[replica_name(topic, number, broker)] = state.label
+                dead = "OfflineReplica" if self.words.since("2.4") else "ReplicaDeletionIneligible"
+                label = "OnlineReplica" if broker in live else dead
+                states[replica_name(topic, number, broker)] = (
+                    label if row in queued else state.label
+                )
         return self.words.mapping(states)
+
+    def queued(self) -> list[int]:
+        """Rows of topics that are queued for deletion."""
+        queued = self.state.topic_queued_for_deletion
+        return [row for row in self.rows() if queued[self.state.topic_row[row]]]
 
     def leaders(self) -> str:
         """The whole leadership cache."""
@@ -367,7 +383,8 @@ class LoggedController:
     def fail_over(self, controller_id: int) -> Outcome:
         """A broker becomes controller; the one before it, if any, resigns."""
         log, words, state = self.log, self.log.words, self.state
-        resigned = int(state.controller_id)
+        resigned, queued = int(state.controller_id), self._leaders_of_queued()
+        topics, resumed = log.topics(queued), self._resumed()
         epoch, zk_version = int(state.controller_epoch), int(state.epoch_store_version)
         state.controller_id = controller_id
         outcome = self.controller.on_controller_failover()
@@ -382,24 +399,39 @@ class LoggedController:
         log.say("active", brokers=words.some(log.registered()))
         log.say("shutting", brokers=words.some([], mutable=True))
         log.say("topics", topics=words.some(log.topics(), mutable=True))
-        log.say("queued", topics="")
+        log.say("queued", topics=joined(topics))
         offline = [row for row in log.rows() if self._has_offline(row)]
         log.say("ineligible", topics=joined(log.topics(offline)))
         log.say("announcing")
 
         def machines() -> None:
-            log.say("replicas started", states=log.states(replicas=True))
+            log.say("replicas started", states=log.states(replicas=True, queued=queued))
             log.say("partitions start")
 
         log.tell(outcome, {
             "announce the live": lambda: log.say("replicas start"),
-            "partition states at startup": machines,
+            "partition states at startup": machines, "announce the deletion": resumed,
         })
-        log.say("partitions started", states=log.states(replicas=False))
+        log.say("partitions started", states=log.states(replicas=False, queued=queued))
         log.say("ready")
         log.say("election", partitions="", type="PREFERRED", trigger="ZkTriggered")
         log.say("scheduler")
         return outcome
+
+    def _leaders_of_queued(self) -> dict[int, int]:
+        """Leaders of partitions whose topic is queued for deletion."""
+        records = {row: self.state.leadership(row) for row in self.log.queued()}
+        return {row: -1 if record is None else record.leader for row, record in records.items()}
+
+    def _resumed(self) -> Callable[[], None]:
+        """Write that the deletion of the topics that are queued now starts again."""
+        topics = self.log.topics(self.log.queued())
+
+        def resumed() -> None:
+            for topic in topics:
+                self.log.say("deletion started", topic=topic)
+
+        return resumed
 
     def _has_offline(self, row: int) -> bool:
         live = set(self.log.registered())
@@ -425,16 +457,7 @@ class LoggedController:
             failure([*failed, *bounced])
         if started:
             log.say("startup", brokers=joined(started))
-        queued = log.topics(
-            row for row in log.rows()
-            if self.state.topic_queued_for_deletion[self.state.topic_row[row]]
-        )
-
-        def resumed() -> None:
-            for topic in queued:
-                log.say("deletion started", topic=topic)
-
-        before = {"announce the deletion": resumed}
+        before = {"announce the deletion": self._resumed()}
         if bounced:
             before["tell the others"] = lambda: log.say("startup", brokers=joined(bounced))
         log.tell(outcome, before)

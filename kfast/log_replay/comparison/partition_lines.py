@@ -149,7 +149,7 @@ def _partition_state(case: Case) -> list[Check]:
     view, said, row = case.view, case.said, case.row
     state = int(view.simulation.state.partition_state(row))
     name = PARTITION_STATE_NAMES[state] if state >= 0 else MISSING
-    return [Check("partition_state", said["state"], name)]
+    return [Check("partition_state", said["state"], _state_at_startup(view, row, None, name))]
 
 
 def _replica_state(case: Case) -> list[Check]:
@@ -158,24 +158,28 @@ def _replica_state(case: Case) -> list[Check]:
     named = {broker: REPLICA_STATE_NAMES[state] for broker, state in states.items()}
     return [
         Check(f"state of replica {broker}", logged,
-              named.get(broker) or _state_at_startup(view, row, broker))
+              _state_at_startup(view, row, broker, named.get(broker, MISSING)))
         for broker, logged in said["states"].items()
     ]
 
 
-def _state_at_startup(view: View, row: int, broker: int) -> Any:
-    """State of a replica that a new controller began with, and removed within its election.
+def _state_at_startup(view: View, row: int, broker: int | None, now: Any) -> Any:
+    """State of a replica, or of the partition, that a new controller began with.
 
-    The line stands between the two: a reassignment that is resumed ends right after it.
+    The line stands before reassignments and deletions that the same election goes on with: what
+    they moved was before as they found it.
     """
-    simulation = view.simulation
-    event = simulation.ran[-1].event if simulation.ran else None
-    if event is None or event.kind != "failover" or not any(
-        item.event is event and item.key[:2] == ("moved", broker)
-        and item.key[-1] == "NonExistentReplica" for item in simulation.items.get(row, ())
-    ):
-        return MISSING
-    return "OnlineReplica" if broker in simulation.registered else "OfflineReplica"
+    ran = view.simulation.ran[-1] if view.simulation.ran else None
+    if ran is None or ran.event.kind != "failover" or ran.outcome is None:
+        return now
+    started = next((step for step, action in enumerate(ran.outcome.actions)
+                    if action.startswith("partition states at startup")), 0)
+    for item in view.simulation.items.get(row, ()):
+        if item.event is ran.event and item.step > started and item.key[:2] == (
+            "moved", broker
+        ) and item.key[-1] != "OnlinePartition":
+            return item.key[2]
+    return now
 
 
 def _not_preferred(case: Case) -> list[Check]:

@@ -16,7 +16,7 @@ from kfast.log_replay.engine.last_isr_members import (
 )
 from kfast.log_replay.engine.simulation import Ran, Simulation
 from kfast.log_replay.engine.stored_records import lent, write_isr
-from kfast.log_replay.engine.topic_deletion import delete, deleted, topic_names
+from kfast.log_replay.engine.topic_deletion import delete, deleted, queue, topic_names
 from kfast.log_replay.events.events import LogEvent
 from kfast.log_replay.wording.values import Partition
 from kfast.schema import FLAG_BEING_REASSIGNED
@@ -51,6 +51,8 @@ def _failover(simulation: Simulation, event: LogEvent) -> Outcome:
     epoch = term.epoch if term.epoch is not None else state.controller_epoch + 1
     state.controller_epoch = state.epoch_store_version = epoch - 1
     simulation.read_records()
+    if event.said.get("to_delete") is not None:
+        queue(simulation, event.said["to_delete"])
     return simulation.controller.on_controller_failover()
 
 

@@ -63,6 +63,8 @@ class Possibility:
         Record before the last adoption; epochs are None where they were not known.
     inherited : list
         Checks from before the last adoption.
+    creation : LogEvent or None
+        Event that created the partition; None where the log does not show it.
     """
 
     partition: Partition
@@ -71,6 +73,7 @@ class Possibility:
     cost: float = 0.0
     last_known: tuple[int, tuple[int, ...], int | None, int | None] | None = None
     inherited: list[Any] = field(default_factory=list)
+    creation: LogEvent | None = None
 
     @property
     def topic(self) -> str:

@@ -158,24 +158,27 @@ class Simulation:
             if self.state.partition[row] >= 0:
                 self.rows.setdefault(possibility.partition, []).append(row)
 
-    def _note_new_rows(self) -> None:
+    def _note_new_rows(self, event: LogEvent) -> None:
         """Take up rows that an event created, and forget those it freed.
 
         A row that was free stands for another partition, even if its name is the same.
         """
         state = self.state
         for row in range(len(self.possibility), state.n_partitions):
-            name = state.topic[int(state.topic_row[row])].as_py()
-            self.possibility.append(Possibility((name, int(state.partition[row])), 0))
+            self.possibility.append(self._created(row, event))
         was_vacant, self.vacant = self.vacant, set(state.free_rows.tolist())
         for row in was_vacant - self.vacant:
-            name = state.topic[int(state.topic_row[row])].as_py()
-            self.possibility[row] = Possibility((name, int(state.partition[row])), 0)
+            self.possibility[row] = self._created(row, event)
             self.items.pop(row, None)
         self._name(self.possibility)
         self.freed = {}
         for row in np.flatnonzero(state.records["flags"] & schema.FLAG_ASSIGNED == 0).tolist():
             self.freed.setdefault(self.possibility[row].partition, []).append(row)
+
+    def _created(self, row: int, event: LogEvent) -> Possibility:
+        """A partition that an event created."""
+        name = self.state.topic[int(self.state.topic_row[row])].as_py()
+        return Possibility((name, int(self.state.partition[row])), 0, creation=event)
 
     def note_writes(self) -> None:
         """Remember which controller wrote each record last.
@@ -250,7 +253,8 @@ class Simulation:
         self.records_before = {}
         if event.kind == "failover" and event.said["registered"] is not None:
             self._note_doubly_dead(set(event.said["registered"]))
-        names = set(event.said["topics"] or ()) if event.kind == "delete" else set()
+        names = set(event.said["topics"] if event.kind == "delete" else
+                    event.said.get("to_delete") or ())
         if not names and not state.any_queued:
             return
         queued = state.topic_queued_for_deletion
@@ -387,7 +391,7 @@ class Simulation:
     def note(self, event: LogEvent, outcome: Outcome | None) -> Ran:
         """Keep what an event did."""
         before = self.vacant
-        self._note_new_rows()
+        self._note_new_rows(event)
         self.note_writes()
         self._configure()
         sendings: list[Sending] = []

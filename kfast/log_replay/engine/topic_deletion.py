@@ -9,7 +9,8 @@ import numpy as np
 from kfast.journal import Outcome
 from kfast.log_replay.engine.simulation import Simulation
 from kfast.log_replay.events.events import LogEvent
-from kfast.schema import ReplicaState
+from kfast.schema import TOPIC_QUEUED, ReplicaState
+from kfast.state import mutators
 
 
 def topic_names(simulation: Simulation, topics: tuple[str, ...]) -> list[str]:
@@ -23,6 +24,14 @@ def topic_names(simulation: Simulation, topics: tuple[str, ...]) -> list[str]:
 def delete(simulation: Simulation, event: LogEvent) -> Outcome:
     """Topics are to be deleted."""
     return simulation.controller.delete_topics(topic_names(simulation, event.said["topics"]))
+
+
+def queue(simulation: Simulation, topics: tuple[str, ...]) -> None:
+    """Let exactly these topics have a deletion marker, as a new controller reads them."""
+    state = simulation.state
+    state.topic_flags &= 255 - TOPIC_QUEUED
+    mutators.note_queued(state)
+    state.queue_topic_deletion(topic_names(simulation, topics))
 
 
 def deleted(simulation: Simulation, event: LogEvent) -> Outcome | None:

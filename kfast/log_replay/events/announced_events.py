@@ -6,6 +6,7 @@ state-change.log tell what must have happened; such an event is marked `inferred
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -127,7 +128,22 @@ class _Writer:
         if not self.events or self.events[-1].kind != "failover":
             self._add("failover", number, {
                 "registered": first_registered(self.statements, self.term),
+                "to_delete": self._to_delete(number),
             })
+
+    def _to_delete(self, number: int) -> tuple[str, ...] | None:
+        """Topics with a deletion marker that a new controller reads; None where no line lists them.
+
+        Source: KafkaController.scala, `fetchTopicDeletionsInProgress`.
+        """
+        until = self.statements[number].entry.time + CLAIM_MS
+        for line in itertools.islice(self.statements, number, None):
+            if line.entry.time > until:
+                return None
+            if line.actor_id == self.term.controller and line.kind in ("topics_to_delete", "ready"):
+                topics: tuple[str, ...] | None = line.said.get("topics")
+                return topics
+        return None
 
     def _isr(self, number: int, statement: Statement) -> None:
         """One partition's new ISR: part of the request that was announced before."""

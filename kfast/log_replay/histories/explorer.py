@@ -122,7 +122,9 @@ class Explorer:
             for start, odd in starts_of(replicas, ordered, point, reason):
                 self.numbers += 1
                 starts = [*parent.starts, start] if parent is not None else [start]
-                possibility = Possibility(partition, self.numbers, starts)
+                possibility = Possibility(
+                    partition, self.numbers, starts, creation=parent.creation if parent else None
+                )
                 possibility.cost = COST[reason] + odd + (parent.cost if parent else 0.0)
                 row = row_of(possibility, start)
                 if point.kind == "resume":
@@ -150,12 +152,14 @@ class Explorer:
         dropped: set[int] = set()
         troubled: dict[Partition, float] = {}
         for partition, lives in list(world.gone.items()):
-            best = self._best(partition, lives)
-            world.gone[partition] = [best[1], *(
-                life for life in lives if not life.possibility.number and life is not best[1]
-            )]
-            if best[2] > self.known.get(partition, 0.0) + 0.5:
-                troubled[partition] = best[2]
+            groups: dict[int, list[Life]] = {}
+            for life in lives:
+                groups.setdefault(id(life.possibility.creation), []).append(life)
+            chosen = [self._best(partition, some) for some in groups.values()]
+            world.gone[partition] = [best[1] for best in chosen]
+            wrong = sum(best[2] for best in chosen)
+            if wrong > self.known.get(partition, 0.0) + 0.5:
+                troubled[partition] = wrong
         for partition in list(simulation.rows):
             rows = simulation.rows[partition]
             best = self._best(partition, [
