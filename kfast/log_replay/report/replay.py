@@ -19,7 +19,7 @@ from kfast.log_replay.lookahead.clusters import split_clusters
 from kfast.log_replay.report.verdicts import SILENT, Checker
 from kfast.log_replay.terms.terms import find_terms
 from kfast.log_replay.wording.forms import Statement
-from kfast.log_replay.wording.releases import choose_profile
+from kfast.log_replay.wording.releases import choose_profile, refuse_kraft
 from kfast.log_replay.wording.statements import NOT_UNDERSTOOD, TALK, understand
 from kfast.replay_results.timeline import Timeline, incident_tables
 from kfast.replay_results.verdicts import ADOPTED, CONTRADICTED, MISSING, UNKNOWN, VERDICTS
@@ -184,10 +184,10 @@ def replay(
     statements, used = understand(logs)
     terms = find_terms(statements)
     if not terms:
+        refuse_kraft(logs)
         raise InputError(
             f"{logs.name}: no line of an active controller is in these logs; the controller.log "
-            "and state-change.log of the broker that was the controller are needed, or the folder "
-            "__cluster_metadata-0 of a KRaft cluster"
+            "and state-change.log of the broker that was the controller are needed"
         )
     chosen, release, note = choose_profile(logs, used, profile)
     facts: list[Fact] = []

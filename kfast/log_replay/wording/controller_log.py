@@ -119,9 +119,9 @@ PARTITIONS = (
          "{states:partition_states}"),
     Form("isr_updating", "Updating ISRs for partitions: {partitions:partitions}.", "2.7"),
     Form("isr_updated", "ISR for partition {partition:partition} updated to [{isr:ids}] and "
-         "zkVersion updated to [{version:int}]", "2.7", "3.3"),
+         "zkVersion updated to [{version:int}]", "2.7", "3.2"),
     Form("isr_record", "ISR for partition {partition:partition} updated to {record:any_record}.",
-         "3.4"),
+         "3.3"),
     Form("isr_notified", "Sending MetadataRequest to Brokers:{:text}for Topic{:word}: "
          "{partitions:partitions}"),
     Form("isr_notified", "Sending MetadataRequest to Brokers:{:text}for TopicAndPartitions:"
@@ -250,6 +250,7 @@ BEGINNINGS = (
     "Failed completing reassignment ", "ZK expired, but ", "I should never have been asked",
     "Ignoring AllocateProducerIds ", "Processing of feature updates", "Broker {:int} epoch ",
     "Controller has been shut down", "Failed to parse the controller info", "Read current producer",
+    "There is no producerId block yet", "Acquired new producerId block ",
     "Adding replica (", "Haven't been able to send ", "Delete topics listener fired",
 )
 """How messages begin that say nothing that is not said elsewhere."""

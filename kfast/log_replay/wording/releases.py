@@ -50,6 +50,15 @@ _CUES = tuple((re.compile(pattern), since, until) for pattern, since, until in (
 ))
 """Words within messages that tell the release: pattern, first release, last release."""
 
+_OLDER = re.compile(
+    r"connected to (?:id:\d+,host:|Node\(\d+, )|eceived LeaderAndIsr request \(LeaderAndIsrInfo:"
+)
+"""How 0.8 and 0.9 print a broker that a controller connects to, and a request that one received."""
+
+_KRAFT_MESSAGE = re.compile(r"\[(?:QuorumController|ControllerServer) id=|"
+                            r"\[Broker id=\d+\] Transitioning \d+ partition")
+_KRAFT_LOGGER = "org.apache.kafka.controller."
+
 _LOGGERS = {
     "kafka.controller.ZkReplicaStateMachine": ("2.3", ""),
     "kafka.controller.ZkPartitionStateMachine": ("2.3", ""),
@@ -57,6 +66,34 @@ _LOGGERS = {
     "kafka.controller.PartitionStateMachine": ("", "2.2"),
 }
 _LEVELS = re.compile(r"Changed partition .* with (?:state|assigned)")
+
+
+def refuse_kraft(logs: Logs) -> None:
+    """Refuse logs of a KRaft controller, which writes what it decides into the metadata log.
+
+    Raises
+    ------
+    InputError
+        An entry is one of a KRaft controller or of its brokers.
+    """
+    for entry in logs.entries:
+        if entry.logger.startswith(_KRAFT_LOGGER) or _KRAFT_MESSAGE.match(entry.message):
+            raise InputError(
+                f"{logs.where(entry)}: these are logs of a KRaft cluster, whose decisions stand in "
+                "its metadata log: run `kfast replay` on the folder __cluster_metadata-0 of a "
+                "controller or broker"
+            )
+
+
+def _refuse_older(logs: Logs) -> None:
+    """Refuse logs of 0.8 and 0.9, whose controllers follow other rules than 0.10's."""
+    for entry in logs.entries:
+        if _OLDER.search(entry.message):
+            raise InputError(
+                f"{logs.where(entry)}: the wording is that of Kafka 0.8 or 0.9, and kfast knows "
+                "the controllers from 0.10 on; --profile zk-0.10 (profile=) runs these logs by the "
+                "rules of 0.10"
+            )
 
 
 def between(since: str, until: str) -> frozenset[str]:
@@ -108,11 +145,13 @@ def choose_profile(
     Raises
     ------
     InputError
-        The wording does not tell the release well enough, and none is asked for.
+        No release is asked for, and the wording is that of one before 0.10, or does not tell the
+        release well enough.
     """
     if asked is not None:
         profile = find_profile(asked)
         return profile, None, f"{profile.name}, as asked"
+    _refuse_older(logs)
     fitting, whole = tell_release(logs, used)
     ordered = [release for release in RELEASES if release in fitting]
     nearest = {NEAREST[release] for release in ordered}

@@ -104,7 +104,7 @@ BROKER_ROLES = (
     Form("became_leader", "Leader {partition:partition} starts at leader epoch {leader_epoch:int} "
          "from offset {:int} with high watermark {:int} ISR {isr:ids} addingReplicas {adding:ids} "
          "removingReplicas {removing:ids}. Previous leader epoch was {previous:int}.",
-         "2.6", "3.3"),
+         "2.6", "3.2"),
     Form("became_leader", "Leader {partition:partition} with topic id {:text} starts at leader "
          "epoch {leader_epoch:int} from offset {:int} with partition epoch {version:int}, high "
          "watermark {:int}, ISR {isr:ids}, adding replicas {adding:ids} and removing replicas "
@@ -113,14 +113,14 @@ BROKER_ROLES = (
     Form("became_leader", "Leader {partition:partition} with topic id {:text} starts at leader "
          "epoch {leader_epoch:int} from offset {:int} with partition epoch {version:int}, high "
          "watermark {:int}, ISR {isr:ids}, adding replicas {adding:ids} and removing replicas "
-         "{removing:ids}{:text}. Previous leader epoch was {previous:int}.", "3.4"),
+         "{removing:ids}{:text}. Previous leader epoch was {previous:int}.", "3.3"),
     Form("became_follower", "Follower {partition:partition} starts at leader epoch "
          "{leader_epoch:int} from offset {:int} with high watermark {:int}. Previous leader epoch "
-         "was {previous:int}.", "2.6", "3.3"),
+         "was {previous:int}.", "2.6", "3.2"),
     Form("became_follower", "Follower {partition:partition} starts at leader epoch "
          "{leader_epoch:int} from offset {:int} with partition epoch {version:int} and high "
          "watermark {:int}. Current leader is {leader:int}. Previous leader epoch was "
-         "{previous:int}.", "3.4", "3.5"),
+         "{previous:int}.", "3.3", "3.5"),
     Form("became_follower", "Follower {partition:partition} starts at leader epoch "
          "{leader_epoch:int} from offset {:int} with partition epoch {version:int} and high "
          "watermark {:int}. Current leader is {leader:int}. Previous leader "
@@ -134,7 +134,7 @@ BROKER_ROLES = (
     Form("already_leader_state", "Skipped the become-leader state change for {partition:partition} "
          "with topic id {:text} and partition state {record:text} since it is already the leader "
          "with leader epoch {leader_epoch:int}. Current high watermark {:int}, ISR {isr:ids}, "
-         "adding replicas {adding:ids} and removing replicas {removing:ids}.", "3.4"),
+         "adding replicas {adding:ids} and removing replicas {removing:ids}.", "3.3"),
     Form("already_follower", "Skipped the become-follower state change after marking its partition "
          "as follower with correlation id {correlation:int} from controller {controller:int} epoch "
          "{controller_epoch:int} for partition {partition:partition} (last update controller epoch "
@@ -145,7 +145,7 @@ BROKER_ROLES = (
          "leader", "", "0.11", {"epoch_is_records": True}),
     Form("already_follower_state", "Skipped the become-follower state change for "
          "{partition:partition} with topic id {:text} and partition state {record:text} since it "
-         "is already a follower with leader epoch {leader_epoch:int}.", "3.4"),
+         "is already a follower with leader epoch {leader_epoch:int}.", "3.3"),
     Form("leader_unavailable", "Received LeaderAndIsrRequest with correlation id {correlation:int} "
          "from controller {controller:int} epoch {controller_epoch:int} for partition "
          "{partition:partition} (last update controller epoch {record_epoch:int}) but cannot "
@@ -202,7 +202,8 @@ BEGINNINGS = (
     "Error while processing LeaderAndIsr request ", "Skipped the become-", "Skipped the update ",
     "Ignoring StopReplica request ", "Ignoring LeaderAndIsr request ", "Updating log for ",
     "Updating PartitionFetchState for ", "Received stop replica request from an old controller ",
-    "Topic I", "A ZooKeeper client exception has occurred", "Received UpdateMetadataRequest ",
+    "PreRegister called. ", "Topic I", "A ZooKeeper client exception has occurred",
+    "Received UpdateMetadataRequest ",
     "Received update metadata request with correlation id ", "The topic partition ",
     "Received StopReplica request ", "While handling full LeaderAndIsr request ", "Received Leader",
 )
