@@ -7,6 +7,8 @@
 #   make debug     the tests against a build with bounds and initialisation checks, and assertions
 #   make sanitize  the kernel tests against a build with the same checks and with the address and
 #                  undefined sanitizers; `make debug CHECKED="not kernels"` runs the other tests
+#   make lockstep  Kafka's own controller classes and kfast on the same random events: KAFKA=4.1.2, STEPS=10000,
+#                  and a fresh SEED unless one is given; needs Java 17, Maven and, once, a network
 #   make docs      the documentation as a site, in build/docs; a warning is an error
 #   make docs-links  follow the links from it to other sites; needs a network
 #   make bench     the benchmarks, PARTITIONS=1000000 of them, and a table and a plot of all sizes
@@ -21,6 +23,10 @@ PARTITIONS ?= 1000000
 # The largest cluster in the table and the plot of `make bench`.
 MOST ?= 10000000
 BENCH ?=
+# Of `make lockstep`: the release of Kafka, the seed (empty: a fresh one, which is printed), the events.
+KAFKA ?= 4.1.2
+SEED ?=
+STEPS ?= 10000
 # Files of tests side by side; JOBS=0 runs them one after another. Files start in the order of their
 # names: by their number of tests, the few long ones would come last, on one core.
 JOBS ?= 2
@@ -42,7 +48,7 @@ EXTRAS := import tomllib; \
 COPIED := kfast kfast_command.py pyspark_kfast tests benchmarks bench_data docs setup.py pyproject.toml \
 	MANIFEST.in CITATION.cff LICENSE README.md CHANGELOG.md Makefile .ci .gitignore
 
-.PHONY: demo test slow lint docs docs-links debug sanitize bench guard reports wheel man clean
+.PHONY: demo test slow lint lockstep docs docs-links debug sanitize bench guard reports wheel man clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -61,6 +67,9 @@ lint: $(VENV)/installed-dev
 		--allowlist tests/support/stubtest.txt \
 		$(patsubst kfast/kernels/%.pyx,kfast.kernels.%,$(wildcard kfast/kernels/*.pyx))
 	PATH="$(BIN):$$PATH" cython-lint kfast/kernels
+
+lockstep: $(VENV)/installed-dev
+	$(BIN)/python -m tests.kafka.lockstep --kafka $(KAFKA) $(if $(SEED),--seed $(SEED)) --steps $(STEPS)
 
 # From nothing, so that every example runs and no page is left of what is no more.
 docs: $(VENV)/installed-docs

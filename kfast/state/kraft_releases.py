@@ -14,6 +14,8 @@ from kfast.errors import ArgumentError
 
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
+KRAFT_VERSION_LEVEL = 1
+"""What the raft layer says of `kraft.version`; the metadata log does not have it."""
 ELR_VERSION = "eligible.leader.replicas.version"
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION = "unclean.leader.election.enable"
@@ -95,6 +97,15 @@ class Release:
     """Whether an operation of a user writes at most 10 000 records. BoundedList.java."""
     topic_configs_first: bool = False
     """Whether CreateTopics writes the configurations of all topics before the first topic."""
+    kraft_version_by_raft: bool = True
+    """Whether `kraft.version` is a level of the raft layer, or a feature record that nothing reads.
+    FeatureControlManager.java, `updateFeature`."""
+    refuses_long_config_values: bool = True
+    """Whether a value that no record can hold is refused, or a fault.
+    ConfigurationControlManager.java, `validateAlterConfig`."""
+    refuses_unknown_features: bool = True
+    """Whether a feature that Kafka does not have is refused at level 0 too.
+    FeatureControlManager.java, `updateFeature`."""
     topic_id_partition_offset: int = 0
     """What the hash of TopicIdPartition adds (section 9.1)."""
 
@@ -116,7 +127,8 @@ _4_1 = Release()
 _4_0 = replace(
     _4_1, name="kraft-4.0", metadata_levels=(7, 25), elr_in_new_clusters=False,
     last_known_leader=LastKnownLeader.EMPTY_ISR, last_known_leader_must_be_acceptable=False,
-    refuses_rf_change=False, fenced_have_sessions_on_activation=True,
+    refuses_rf_change=False, fenced_have_sessions_on_activation=True, kraft_version_by_raft=False,
+    refuses_long_config_values=False,
     topic_id_partition_offset=961,
 )
 _4_2 = replace(_4_1, name="kraft-4.2", metadata_levels=(7, 29), session_hash_is_record=True)
@@ -126,11 +138,12 @@ _4_3 = replace(
 )
 _3_9 = replace(
     _4_0, name="kraft-3.9", metadata_levels=(1, 21), elr=False, restart_leaves_isrs=False,
-    sessions_by_epoch=False, max_partitions_per_create=None,
+    sessions_by_epoch=False, refuses_unknown_features=False,
 )
 _3_8 = replace(
     _3_9, name="kraft-3.8", metadata_levels=(1, 20), unclean_by_configuration=False,
     amends_registrations=False, unclean_election_task=False, full_balance_is_called_again=False,
+    max_partitions_per_create=None,
 )
 _3_7 = replace(
     _3_8, name="kraft-3.7", metadata_levels=(1, 19), completion=Completion.ADDING,

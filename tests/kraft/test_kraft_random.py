@@ -61,11 +61,13 @@ SETTINGS = (
 
 NO_ROOM = "takes an operation of more than 10 000 records: see test_quorum_refusals.limits"
 CONSISTENT = "the log would contradict itself"
+LONG_VALUE = "ends a sequence: see tests/kafka/test_differences.py"
 
 UNREACHABLE = {
     'controller.QuorumController._run: raise ApiError("POLICY_VIOLATION")': NO_ROOM,
     'topics.create_topic: raise NotImplementedError("automatic placement is random")':
         "placement is random, see test_quorum_deviations",
+    'settings.check_lengths: raise FaultError("a value does not fit into a record")': LONG_VALUE,
     "partition_change.PartitionChangeBuilder._update_elr: "
     "record.last_known_elr = self.target_last_known_elr":
         "a true last-known ELR, which Kafka's unit tests alone use",

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from kfast.controllers import AlterPartitionReply, ConfigChange, CreatableTopic
-from kfast.state.kraft_releases import RELEASES
+from kfast.state.kraft_releases import RELEASES, Release
 from kfast.state.metadata_records import (
     LOST,
     MIGRATING,
@@ -30,6 +30,7 @@ from kfast.state.metadata_records import (
     FeatureLevelRecord,
     MetadataRecord,
     Recovery,
+    RegisterBrokerRecord,
     ResourceType,
     uuid_halves,
     uuid_text,
@@ -88,13 +89,19 @@ def incarnation_label_of(incarnation_id: str) -> str:
     return f"i{uuid_halves(incarnation_id)[1]}"
 
 
-def given_record(row: Json) -> MetadataRecord:
-    """A record that is applied before the start."""
+def given_record(row: Json, release: Release) -> MetadataRecord:
+    """A record that is applied before the start; brokers support what the release does."""
     if row["type"] == "FEATURE_LEVEL_RECORD":
         return FeatureLevelRecord(0, row["name"], row["featureLevel"])
     if row["type"] == "CONFIG_RECORD":
         resource = row["resourceType"], row["resourceName"]
         return ConfigRecord(0, *resource, row["name"], row["value"])
+    if row["type"] == "REGISTER_BROKER_RECORD":
+        return RegisterBrokerRecord(
+            row["version"], row["brokerId"], incarnation_of(row["incarnation"]),
+            row["brokerEpoch"], row["rack"], row["fenced"], row["inControlledShutdown"],
+            tuple(map(directory_of, row.get("logDirs", ()))), release.supported_features,
+        )
     raise ValueError(f"a case cannot give a {row['type']}")
 
 
@@ -185,7 +192,7 @@ class TwinRun:
         self.release = RELEASES[case["profile"]]
         self.controller = make(
             case["profile"],
-            records=[given_record(row) for row in given["records"]],
+            records=[given_record(row, self.release) for row in given["records"]],
             controller_id=given["controller_id"],
             session_timeout_ms=given["session_timeout_ms"],
             max_elections=given["max_elections"],
@@ -214,6 +221,13 @@ class TwinRun:
 
     def run(self, event: Json) -> Json:
         """Run one event and say what it did."""
+        out = self.answer(event)
+        if "fault" not in out:
+            self.add_changes(out, self._state())
+        return out
+
+    def answer(self, event: Json) -> Json:
+        """Run one event: its response and its records."""
         out: Json = {}
         try:
             outcome = getattr(self, f"_{event['op']}")(event)
@@ -226,7 +240,10 @@ class TwinRun:
             outcome = outcome[0]
         records = outcome.records if outcome is not None else []
         out["records"] = [describe_record(record, self.topic_names) for record in records]
-        now = self._state()
+        return out
+
+    def add_changes(self, out: Json, now: dict[str, dict[str, Json]]) -> None:
+        """Add what changed since the last event; null is what is gone."""
         for table, rows in now.items():
             last = self.last[table]
             changed: dict[str, Json | None]
@@ -235,7 +252,6 @@ class TwinRun:
             if changed:
                 out[table] = changed
         self.last = now
-        return out
 
     def _id_of(self, name: str) -> str:
         """The id of a topic, or one that no topic has."""

@@ -51,7 +51,8 @@ def random_log(seed: int, profile: str, n_events: int = 60) -> RandomLog:
     for _ in range(n_events):
         if "fault" in sequence.run.run(sequence.draw()):
             break
-    given = [given_record(row) for row in sequence.case["given"]["records"]]
+    release = sequence.run.release
+    given = [given_record(row, release) for row in sequence.case["given"]["records"]]
     assert len(given) == begun
     return RandomLog([*given, *written], controller.state)
 

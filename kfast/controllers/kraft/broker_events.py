@@ -15,7 +15,7 @@ from kfast.controllers.kraft.faults import ApiError
 from kfast.controllers.kraft.heartbeats import BrokerControlState
 from kfast.kernels import partition_changes
 from kfast.state.changes import Visited
-from kfast.state.kraft_releases import KRAFT_VERSION, METADATA_VERSION
+from kfast.state.kraft_releases import KRAFT_VERSION, KRAFT_VERSION_LEVEL, METADATA_VERSION
 from kfast.state.metadata_records import (
     IN_CONTROLLED_SHUTDOWN,
     BrokerRegistrationChangeRecord,
@@ -37,10 +37,6 @@ NO_PREVIOUS_EPOCH = -1
 """Of a request that knows none."""
 NEWEST_VERSION = 4
 """Newest version of BrokerRegistrationRequest that is simulated."""
-
-KRAFT_VERSION_LEVEL = 1
-"""Level of kraft.version, which is not a metadata record (section 2)."""
-
 
 @dataclass(frozen=True)
 class BrokerRegistrationRequest:

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 
 from kfast import arguments
 from kfast.controllers.kraft.engine import QuorumEngine
-from kfast.controllers.kraft.faults import ApiError
+from kfast.controllers.kraft.faults import ApiError, Fault
 from kfast.errors import ArgumentError
 from kfast.state.kraft_releases import (
     ELR_VERSION,
+    KRAFT_VERSION,
+    KRAFT_VERSION_LEVEL,
     METADATA_VERSION,
     MIN_INSYNC_REPLICAS,
     UNCLEAN_LEADER_ELECTION,
@@ -24,6 +26,8 @@ from kfast.state.metadata_records import (
     ClearElrRecord,
     ConfigRecord,
     FeatureLevelRecord,
+    MetadataRecord,
+    NoOpRecord,
     ResourceType,
 )
 
@@ -81,8 +85,17 @@ def incremental_alter_configs(engine: QuorumEngine, changes: Sequence[ConfigChan
             codes.append("NONE")
         except ApiError as error:
             codes.append(error.code)
+    check_lengths(written)
     engine.write(*written, *clear_elr_records(engine, written))
     return codes
+
+
+def check_lengths(records: Iterable[MetadataRecord]) -> None:
+    """Raise where a record cannot be written. Source: ConfigRecord.json."""
+    for record in records:
+        value = record.value if isinstance(record, ConfigRecord) else None
+        if value is not None and len(value.encode()) > MOST_CONFIG_CHARACTERS:
+            raise Fault(f"a value of {len(value)} characters does not fit into a record")
 
 
 def alter_config_resource(engine: QuorumEngine, change: ConfigChange) -> list[ConfigRecord]:
@@ -127,7 +140,7 @@ def changed_value(
 def check_config_record(engine: QuorumEngine, record: ConfigRecord) -> None:
     """With ELR on, min.insync.replicas belongs to the cluster. Source: `validateAlterConfig`."""
     if record.value is not None:
-        check_value(record.name, record.value)
+        check_value(engine, record.name, record.value)
     if not engine.elr_on or record.name != MIN_INSYNC_REPLICAS:
         return
     if record.resource_type == ResourceType.BROKER and (
@@ -136,9 +149,9 @@ def check_config_record(engine: QuorumEngine, record: ConfigRecord) -> None:
         raise ApiError("INVALID_CONFIG")
 
 
-def check_value(key: str, value: str) -> None:
+def check_value(engine: QuorumEngine, key: str, value: str) -> None:
     """Refuse what Kafka's own definition of a key does not allow (TopicConfig.java)."""
-    wrong = len(value) > MOST_CONFIG_CHARACTERS
+    wrong = engine.release.refuses_long_config_values and len(value) > MOST_CONFIG_CHARACTERS
     if key == MIN_INSYNC_REPLICAS:
         wrong = wrong or not value.strip().isdecimal() or int(value) < 1
     elif key == UNCLEAN_LEADER_ELECTION:
@@ -207,7 +220,11 @@ def update_features(
             return "INVALID_UPDATE_VERSION"
     if updates.get(ELR_VERSION, 0) > 0:
         engine.write(*elr_safety_records(engine))
-    engine.write(*(FeatureLevelRecord(0, name, level) for name, level in updates.items()))
+    for name, level in updates.items():
+        if name != KRAFT_VERSION or not engine.release.kraft_version_by_raft:
+            engine.write(FeatureLevelRecord(0, name, level))
+        elif directions.get(name, "upgrade") == "upgrade":
+            engine.write(NoOpRecord(0))
     return "NONE"
 
 
@@ -221,6 +238,8 @@ def is_allowed(
     """
     supported = engine.release.supported_features
     current = engine.quorum.features.get(name, 0)
+    if name == KRAFT_VERSION and engine.release.kraft_version_by_raft:
+        current = KRAFT_VERSION_LEVEL
     ranges = [supported, *engine.registered_feature_ranges()]
     if level < 0 or not all(
         lowest <= level <= highest
@@ -229,11 +248,13 @@ def is_allowed(
         return False
     if level < current if direction == "upgrade" else level > current:
         return False
+    if name == KRAFT_VERSION and engine.release.kraft_version_by_raft:
+        return level >= current
     if name == METADATA_VERSION:
         return level >= current or not MetadataVersion(current).metadata_changes_down_to(level)
     if name == ELR_VERSION and level > 0:
         return MetadataVersion(proposed[METADATA_VERSION]).is_elr_supported
-    return name in supported
+    return name in supported or not engine.release.refuses_unknown_features
 
 
 def elr_safety_records(engine: QuorumEngine) -> list[ConfigRecord]:

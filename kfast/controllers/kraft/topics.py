@@ -13,7 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kfast import arguments, schema
-from kfast.controllers.kraft.configurations import check_value, clear_elr_records
+from kfast.controllers.kraft.configurations import (
+    check_lengths,
+    check_value,
+    clear_elr_records,
+)
 from kfast.controllers.kraft.engine import MAX_RECORDS_PER_USER_OP, QuorumEngine
 from kfast.controllers.kraft.faults import ApiError
 from kfast.controllers.kraft.reassignments import check_manual_assignment
@@ -127,6 +131,7 @@ def create_topics(
         except ApiError as error:
             codes[topic.name] = error.code
     if not validate_only:
+        check_lengths([*first, *records])
         engine.write(*first, *records)
     return codes
 
@@ -138,7 +143,7 @@ def topic_config_records(engine: QuorumEngine, topic: CreatableTopic) -> list[Co
     for name, value in topic.configs.items():
         if value is None:
             raise ApiError("INVALID_CONFIG")
-        check_value(name, value)
+        check_value(engine, name, value)
         records.append(ConfigRecord(0, ResourceType.TOPIC, topic.name, name, value))
     return records
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from kfast.controllers import ConfigChange
 from kfast.state.kraft_releases import (
     ELR_VERSION,
+    KRAFT_VERSION,
     METADATA_VERSION,
     MIN_INSYNC_REPLICAS,
     MetadataVersion,
@@ -20,9 +21,10 @@ from kfast.state.metadata_records import (
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
+    NoOpRecord,
     ResourceType,
 )
-from tests.support.kraft_reference.errors import ApiError
+from tests.support.kraft_reference.errors import ApiError, FaultError
 from tests.support.kraft_reference.state import DEFAULTS, ClusterState
 
 Records = list[MetadataRecord]
@@ -79,7 +81,8 @@ def check_config_record(state: ClusterState, record: ConfigRecord) -> None:
     is_min_isr = state.elr_on and record.name == MIN_INSYNC_REPLICAS
     if is_min_isr and (of_broker or (of_cluster and record.value is None)):
         raise ApiError("INVALID_CONFIG")
-    if record.value is not None and len(record.value) > MOST_CONFIG_CHARACTERS:
+    limited = state.release.refuses_long_config_values
+    if limited and record.value is not None and len(record.value) > MOST_CONFIG_CHARACTERS:
         raise ApiError("INVALID_CONFIG")
 
 
@@ -129,7 +132,16 @@ def incremental_alter_configs(
             codes.append("NONE")
         except ApiError as error:
             codes.append(error.code)
+    check_lengths(records)
     return records + clear_elr_records(state, records), codes
+
+
+def check_lengths(records: Records) -> None:
+    """Raise where a record cannot be written. Source: ConfigRecord.json."""
+    for record in records:
+        value = record.value if isinstance(record, ConfigRecord) else None
+        if value is not None and len(value.encode()) > MOST_CONFIG_CHARACTERS:
+            raise FaultError("a value does not fit into a record")
 
 
 # ---------------------------------------------------------------------------------------- features
@@ -150,18 +162,21 @@ def check_feature(
     state: ClusterState, name: str, level: int, direction: str, proposed: Mapping[str, int]
 ) -> None:
     """Section 8.4. Source: FeatureControlManager.java, `updateFeature`, `updateMetadataVersion`."""
-    current = state.features.get(name, 0)
+    of_raft = name == KRAFT_VERSION and state.release.kraft_version_by_raft
+    current = state.kraft_version if of_raft else state.features.get(name, 0)
     wrong = (
         level < 0
         or not is_supported(state, name, level)
         or (level < current and direction == "upgrade")
         or (level > current and direction != "upgrade")
     )
-    if name == METADATA_VERSION:
+    if of_raft:
+        wrong = wrong or level < current
+    elif name == METADATA_VERSION:
         changed = MetadataVersion(current).metadata_changes_down_to(level)
         wrong = wrong or (level < current and changed)
     elif name not in state.release.supported_features:
-        wrong = True
+        wrong = wrong or state.release.refuses_unknown_features
     elif name == ELR_VERSION and level > 0:
         wrong = wrong or not MetadataVersion(proposed[METADATA_VERSION]).is_elr_supported
     if wrong:
@@ -197,7 +212,10 @@ def update_features(
     try:
         for name, level in updates.items():
             check_feature(state, name, level, directions.get(name, "upgrade"), proposed)
-            records.append(FeatureLevelRecord(0, name, level))
+            if name != KRAFT_VERSION or not state.release.kraft_version_by_raft:
+                records.append(FeatureLevelRecord(0, name, level))
+            elif directions.get(name, "upgrade") == "upgrade":
+                records.append(NoOpRecord(0))
     except ApiError as error:
         return [], error.code
     if updates.get(ELR_VERSION, 0) > 0:

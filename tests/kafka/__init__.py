@@ -1,0 +1,1 @@
+"""Kafka's own controller classes beside kfast: see docs/lockstep.md."""
