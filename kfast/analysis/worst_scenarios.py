@@ -44,7 +44,7 @@ class WorstScenarios:
         self.n_failures = 0
         self.baseline: dict[str, int] | None = None
         self.rows: pa.Table = sweep_schema().empty_table()
-        self.n_worse = dict.fromkeys(("offline", "under_min_isr"), 0)
+        self.n_worse = dict.fromkeys(("offline", "under_min_isr", "unclean"), 0)
         """Scenarios that have more of a count than the baseline."""
         self._most = dict.fromkeys(SWEEP_COUNTS, 0)
         self._where = dict.fromkeys(SWEEP_COUNTS, -1)

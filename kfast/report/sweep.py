@@ -50,10 +50,16 @@ def sweep_answer(
 
 def _verdict(document: Document, n: int, racks: Mapping[int, str | None]) -> list[str]:
     what, n_worse = document["scenarios"]["what"], document["n_worse"]
-    offline, refused = n_worse["offline"], n_worse["under_min_isr"]
+    offline, refused, unclean = (
+        n_worse[name] for name in ("offline", "under_min_isr", "unclean")
+    )
+    most = document["summary"]["unclean"]
+    elect = out_of(unclean, n, "scenario", "elects", "elect")
+    lost = "records that only other replicas had are lost"
+    loss = [f"{elect} leaders outside the ISR, {most} at most: {lost}."] if unclean else []
     if not offline and not refused:
         none = "the one scenario takes no" if n == 1 else f"none of {n} scenarios takes any"
-        return [f"{what}: {none} partition offline or under min ISR."]
+        return [f"{what}: {none} partition offline or under min ISR.", *loss]
     first = (
         f"{what}: {out_of(offline, n, 'scenario', 'takes', 'take')} partitions offline; in "
         f"{refused or 'none'} some fall under min ISR, where acks=all is refused."
@@ -62,7 +68,7 @@ def _verdict(document: Document, n: int, racks: Mapping[int, str | None]) -> lis
         f"The worst is scenario {row['scenario']}, {failing_brokers(row, racks)}: "
         f"{count(row['offline'], 'partition', 'is offline', 'are offline')}, "
         f"{row['under_min_isr'] or 'none'} under min ISR." for row in document["worst"][:1]
-    )]
+    ), *loss]
 
 
 def failing_brokers(row: Mapping[str, Any], racks: Mapping[int, str | None]) -> str:

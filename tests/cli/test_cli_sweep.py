@@ -63,6 +63,30 @@ def test_the_text_names_racks_topics_and_partitions():
     assert "Scenario 1: 7 partitions newly offline, of 2 topics: legacy-imports (4)" in text
 
 
+def test_elections_outside_the_isr_are_said(state, tmp_path):
+    """They lose records even where nothing goes offline."""
+    answer = json.loads(run("--each-rack", "--format", "json").stdout)
+    rows = kfast.sweep(state, kfast.every_rack(state)).slice(1)["unclean"].to_pylist()
+    n, most = sum(n > 0 for n in rows), max(rows)
+    assert (answer["n_worse"]["unclean"], most) == (2, 5)
+    assert answer["verdict"][-1] == (
+        f"{n} of 3 scenarios elect leaders outside the ISR, {most} at most: records that only other"
+        " replicas had are lost."
+    )
+    path = tmp_path / "d.txt"
+    path.write_text(
+        "Topic: t\tPartitionCount: 1\tReplicationFactor: 2\t"
+        "Configs: unclean.leader.election.enable=true\n"
+        "\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1\n"
+    )
+    arguments = ("sweep", path, "--up", "2", "--every", 1)
+    assert verdict_of(run_command(*arguments).stdout).startswith(
+        "Every broker: none of 2 scenarios takes any partition offline or under min ISR.\n"
+        "1 of 2 scenarios elects leaders outside the ISR, 1 at most: records that only other"
+        " replicas had are lost.\n"
+    )
+
+
 def test_rows_go_to_parquet(state, tmp_path):
     """All rows; the answer stands in the file's metadata."""
     path = tmp_path / "sweep.parquet"

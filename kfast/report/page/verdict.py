@@ -98,7 +98,7 @@ def _sentence(row: Document) -> str:
 
 def _worst(document: Document) -> str:
     """The worst failure of a sweep."""
-    if not any(document["n_worse"].values()):
+    if not document["n_worse"]["offline"] and not document["n_worse"]["under_min_isr"]:
         return ""
     row = document["worst"][0]
     racks = row["whole_racks"]
