@@ -19,7 +19,6 @@ from kfast.capacity.restorations.restoration_times import RestorationPlan
 from kfast.cli.capacity_options import (
     capacity_options,
     fetch_options,
-    plot_option,
     restoration_options,
     take_capacity,
     take_restoration,
@@ -29,6 +28,7 @@ from kfast.cli.exits import Commands
 from kfast.cli.options import (
     Inputs,
     output_options,
+    plot_option,
     threads_option,
     top_option,
 )

@@ -49,12 +49,11 @@ from kfast.io.loads import read_capacity, read_load
 from kfast.io.merging.log_dir_comparison import REPLICA_SIZES
 from kfast.report.answer import Document
 from kfast.report.capacity_wording import capacity_head, refuse_without_capacity
-from kfast.report.pictures import PICTURE_ENDINGS, check_picture
 from kfast.state import ClusterState
 
 __all__ = [
     "CapacityInput", "capacity_file_option", "capacity_options", "fetch_options",
-    "leader_fetch_option", "load_options", "once", "plot_option", "rack_shares_option",
+    "leader_fetch_option", "load_options", "once", "rack_shares_option",
     "restoration_options", "take_capacity", "take_load",
     "take_loaded_cluster", "take_racks", "take_restoration",
 ]
@@ -250,20 +249,6 @@ def take_racks(options: dict[str, Any], name: str) -> dict[str, str] | None:
         A rack is given twice.
     """
     return once(f"--{name.replace('_', '-')}", options.pop(name, ())) or None
-
-
-def plot_option(what: str, option: str = "--plot") -> Callable[[Command], Command]:
-    """Option that draws a picture; a name that is not right is refused before any work is done."""
-    return click.option(
-        option, type=FilePath(), metavar="FILE", callback=_check_plot,
-        help=f"Draw a picture to this file: {', '.join(PICTURE_ENDINGS)}. {what}.",
-    )
-
-
-def _check_plot(_ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
-    if path is not None:
-        check_picture(path, param.opts[0])
-    return path
 
 
 def take_capacity(sources: Inputs, options: dict[str, Any]) -> CapacityInput:

@@ -29,7 +29,6 @@ from kfast.cli.capacity_options import (
     leader_fetch_option,
     load_options,
     once,
-    plot_option,
     rack_shares_option,
     take_capacity,
     take_loaded_cluster,
@@ -46,6 +45,7 @@ from kfast.cli.options import (
     list_option,
     number_option,
     output_options,
+    plot_option,
     seed_option,
 )
 from kfast.cli.output import Destination, echo, progress_bar

@@ -22,6 +22,7 @@ from kfast.errors import ArgumentError, InputError
 from kfast.io import SourceTables, parse_brokers, read, read_tables
 from kfast.io.file_systems import RemotePath, parse_path
 from kfast.report import LISTS
+from kfast.report.pictures import PICTURE_ENDINGS, check_picture
 from kfast.report.writing import ENDINGS, KINDS, list_endings
 from kfast.schema import CONTROLLERS
 from kfast.state import ClusterState
@@ -32,7 +33,7 @@ __all__ = [
     "Command", "FilePath", "InputName", "Inputs", "ListType", "all_options", "broker_ids",
     "broker_option", "cluster_options", "conditions_option", "controller_option",
     "controller_options", "down_option", "input_text", "list_option", "lists_option", "names",
-    "number_option", "order_option", "output_options", "pair_options", "seed_option",
+    "number_option", "order_option", "output_options", "pair_options", "plot_option", "seed_option",
     "setting_option", "take_cluster", "take_controller", "take_pair", "take_tables",
     "threads_option", "top_option", "topic_partitions", "verbose_option",
 ]
@@ -455,6 +456,20 @@ def threads_option() -> Callable[[Command], Command]:
     """Option of the commands whose work can be shared by threads."""
     return number_option("--threads", type=click.IntRange(1, 64), default=1,
                          help="Threads to use; the answer does not depend on it.")
+
+
+def plot_option(what: str, option: str = "--plot") -> Callable[[Command], Command]:
+    """Option that draws a picture; a name that is not right is refused before any work is done."""
+    return click.option(
+        option, type=FilePath(), metavar="FILE", callback=_check_plot,
+        help=f"Draw a picture to this file: {', '.join(PICTURE_ENDINGS)}. {what}.",
+    )
+
+
+def _check_plot(_ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
+    if path is not None:
+        check_picture(path, param.opts[0])
+    return path
 
 
 def top_option(what: str, default: int = 10) -> Callable[[Command], Command]:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
 
 from kfast.analysis.conditions import parse_condition
 from kfast.cli.command import command
-from kfast.cli.options import controller_option, output_options, top_option
-from kfast.cli.output import Destination, progress_bar
+from kfast.cli.options import controller_option, output_options, plot_option, top_option
+from kfast.cli.output import Destination, echo, progress_bar
 from kfast.errors import ArgumentError, InputError
 from kfast.io import open_metadata
-from kfast.log_replay import replay
-from kfast.metadata_replay import replay_metadata
+from kfast.log_replay import Replay, replay
+from kfast.metadata_replay import MetadataReplay, replay_metadata
 from kfast.report.metadata_replay import metadata_replay_answer
-from kfast.report.replay import REPLAY_METRICS, REPLAY_TABLES, replay_answer
+from kfast.report.pictures import write_picture
+from kfast.report.replay import REPLAY_METRICS, REPLAY_TABLES, replay_answer, replay_picture
 
 __all__ = ["replay_command"]
 
@@ -27,9 +29,11 @@ __all__ = ["replay_command"]
     "Controller whose logs these are.  [default: the one that they tell]"
 )
 @top_option("contradictions, warnings, and times without a leader", default=20)
+@plot_option("Brokers up, controllers, and partitions without a leader over time")
 @output_options(REPLAY_TABLES, REPLAY_METRICS)
 def replay_command(
-    directory: tuple[str, ...], controller: str | None, top: int, **options: Any
+    directory: tuple[str, ...], controller: str | None, top: int, plot: Path | None,
+    **options: Any
 ) -> None:
     r"""Replay the logs of real controllers, and see what happened and what does not agree.
 
@@ -48,6 +52,7 @@ def replay_command(
       kfast replay /var/log/kafka
       kfast replay broker-1/logs broker-2/logs broker-3/logs
       kfast replay /var/lib/kafka/metadata/__cluster_metadata-0
+      kfast replay incident/ --plot incident.svg
       kfast replay incident/ --format json -o incident.json
       kfast replay incident/ --controller 2.4 --fail-on 'adopted_percent>10'
     """
@@ -61,12 +66,17 @@ def replay_command(
     texts = [condition.text for condition in always]
     others = [one for one in destination.conditions if one.text not in texts]
     destination = replace(destination, conditions=(*always, *others))
+    found: Replay | MetadataReplay
     with progress_bar("Replaying"):
-        answer = (
-            metadata_replay_answer(replay_metadata(directory[0], controller), top=top)
-            if of_metadata
-            else replay_answer(directory, replay(directory, controller), top=top)
-        )
+        if of_metadata:
+            found = replay_metadata(directory[0], controller)
+            answer = metadata_replay_answer(found, top=top)
+        else:
+            found = replay(directory, controller)
+            answer = replay_answer(directory, found, top=top)
+    if plot is not None:
+        write_picture(replay_picture(answer.document, found), plot)
+        echo(f"Wrote {plot}.")
     destination.write(answer)
 
 

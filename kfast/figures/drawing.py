@@ -11,7 +11,7 @@ from kfast.errors import require_extra
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["AMBER", "BLUE", "GREY", "MOST_TICKS", "RED", "bars", "figure", "labels"]
+__all__ = ["AMBER", "BLUE", "FEWEST_STEPS", "GREY", "MOST_TICKS", "RED", "bars", "figure", "labels"]
 
 RED, AMBER, BLUE, GREY = "#d1495b", "#d98e04", "#3f7fbf", "#8a8f98"
 """Colours that are told apart by people who see few, on light and on dark ground."""

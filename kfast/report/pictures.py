@@ -1,4 +1,4 @@
-"""Pictures of capacity answers: SVG, PNG, and HTML that needs neither a network nor a server.
+"""Pictures of answers, here of capacity: SVG, PNG, HTML that needs neither network nor server.
 
 One description of a figure (Vega-Lite, made by altair) gives all three forms; vl-convert draws it
 without a browser. Colours are those of Okabe and Ito, which colour-blind readers tell apart; shapes
@@ -8,6 +8,7 @@ and dashes say the same, so that a picture is readable in grey print.
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,13 +19,15 @@ import numpy.typing as npt
 from kfast.errors import ArgumentError, require_extra
 from kfast.io.files import writing
 from kfast.report.writing import check_place
+from kfast.state.display import escape_control
 
 if TYPE_CHECKING:
     import altair
 
 __all__ = [
-    "PICTURE_ENDINGS", "STATES", "check_picture", "curve_places", "forecast_picture",
-    "headroom_picture", "utilisation_picture", "write_picture",
+    "BLACK", "GREEN", "ORANGE", "PICTURE_ENDINGS", "RED", "SKY", "STATES", "WIDTH",
+    "check_picture", "curve_places", "forecast_picture", "headroom_picture", "styled",
+    "utilisation_picture", "write_picture",
 ]
 
 PICTURE_ENDINGS = (".svg", ".png", ".html")
@@ -54,6 +57,14 @@ MOST_POINTS = 1500
 PNG_SCALE = 2.0
 
 
+class ScriptEncoder(json.JSONEncoder):
+    """JSON that may stand in a script of a page: no text in it can end the script."""
+
+    def encode(self, o: Any) -> str:
+        """Write it, with every less-than sign as an escape."""
+        return super().encode(o).replace("<", "\\u003c")
+
+
 def check_picture(path: Path, option: str = "--plot") -> None:
     """Refuse a picture that cannot be written, before anything is computed.
 
@@ -81,7 +92,7 @@ def write_picture(picture: altair.TopLevelMixin, path: Path) -> None:
     elif form == ".svg":
         picture.save(text, format="svg")
     else:
-        picture.save(text, format="html", inline=True)
+        picture.save(text, format="html", inline=True, json_kwds={"cls": ScriptEncoder})
     with writing(path) as file:
         file.write(binary.getvalue() or text.getvalue().encode())
 
@@ -143,7 +154,7 @@ def utilisation_picture(
             for name, size in ((STATES[1], 50), (STATES[2], 190)) if name in states
         ]
         parts.append(alt.layer(bars, *points, *_limit_lines(resource, limits)))
-    return _styled(alt.vconcat(*parts, spacing=12).resolve_scale(
+    return styled(alt.vconcat(*parts, spacing=12).resolve_scale(
         color="shared", shape="shared", strokeDash="shared",
     ), title, subtitle)
 
@@ -224,7 +235,7 @@ def headroom_picture(
         lines.append(data.mark_text(align="left", dx=4, fontSize=10).encode(
             x=alt.value(WIDTH), y=y, text="text:N",
         ))
-    return _styled(alt.layer(points, *lines), title, subtitle)
+    return styled(alt.layer(points, *lines), title, subtitle)
 
 
 def forecast_picture(
@@ -267,7 +278,7 @@ def forecast_picture(
             )),
         )
         parts.append(alt.layer(lines, *_limit_lines(resource, limits)))
-    return _styled(alt.vconcat(*parts, spacing=12).resolve_scale(
+    return styled(alt.vconcat(*parts, spacing=12).resolve_scale(
         color="shared", shape="shared", strokeDash="shared",
     ), title, subtitle)
 
@@ -281,19 +292,22 @@ def curve_places(n: int) -> npt.NDArray[np.int64]:
     return np.unique(np.concatenate([np.arange(first), rest]))
 
 
-def _styled(
+def styled(
     picture: altair.VConcatChart | altair.LayerChart | altair.FacetChart, title: str,
     subtitle: Sequence[str],
 ) -> altair.TopLevelMixin:
     """The picture with its title, on white, with a legend below."""
     import altair as alt
 
-    styled: altair.TopLevelMixin = picture.properties(
-        title=alt.TitleParams(title, subtitle=list(subtitle), anchor="start", offset=10),
+    drawn: altair.TopLevelMixin = picture.properties(
+        title=alt.TitleParams(
+            escape_control(title), subtitle=[*map(escape_control, subtitle)], anchor="start",
+            offset=10,
+        ),
         background="white", padding=12,
     ).configure_legend(orient="bottom", labelLimit=300).configure_view(
         stroke="#DDDDDD"
     ).configure_axis(
         gridColor="#E8E8E8", labelFontSize=11, titleFontSize=12, titleFontWeight="normal",
     )
-    return styled
+    return drawn

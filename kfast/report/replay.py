@@ -7,25 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from rich.console import Console
 from rich.text import Text
 
 from kfast import __version__
+from kfast.figures.incidents import incident_marks
 from kfast.log_replay import Place, Replay
 from kfast.metadata_replay import MetadataReplay
 from kfast.replay_results.timeline import IncidentTables
 from kfast.replay_results.verdicts import MISSING, VERDICTS
 from kfast.report.answer import Answer, Document, getters
 from kfast.report.drawing import draw_heading, draw_rows, number
+from kfast.report.incident_picture import incident_picture
 from kfast.report.tables import Row, TableColumn, TextTable, plain, text_column
 from kfast.report.wording import first_names, plural, time_span
 
+if TYPE_CHECKING:
+    import altair
+
 __all__ = [
     "INCIDENT_TABLES", "REPLAY_METRICS", "REPLAY_TABLES", "draw_facts", "draw_first",
-    "draw_outages", "draw_timeline", "incident_rows", "replay_answer", "summarize",
+    "draw_outages", "draw_timeline", "incident_rows", "replay_answer",
+    "replay_picture", "summarize",
     "verdict_on_facts", "verdict_on_leaders",
 ]
 
@@ -133,6 +139,16 @@ def _kinds(replay: Replay) -> list[Document]:
 
 def _place(place: Place) -> Document:
     return {"file": place.file, "line": place.line, "time": place.time, "text": place.text}
+
+
+def replay_picture(
+    document: Document, replay: Replay | MetadataReplay
+) -> altair.TopLevelMixin:
+    """The incident as a picture."""
+    tables = IncidentTables(*(getattr(replay, name) for name in INCIDENT_TABLES))
+    return incident_picture(
+        f"Replay of {', '.join(document['inputs'])}", document["verdict"], incident_marks(*tables)
+    )
 
 
 def incident_rows(replay: Replay | MetadataReplay) -> Document:

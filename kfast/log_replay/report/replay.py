@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from kfast.controllers import Profile
 from kfast.errors import InputError
+from kfast.figures.incidents import incident_figure, incident_marks
 from kfast.log_replay.comparison.facts import Fact, facts_table, shown
 from kfast.log_replay.histories.exploration import explore
 from kfast.log_replay.histories.explorer import Explorer
@@ -24,6 +26,9 @@ from kfast.log_replay.wording.statements import NOT_UNDERSTOOD, TALK, understand
 from kfast.replay_results.timeline import Timeline, incident_tables
 from kfast.replay_results.verdicts import ADOPTED, CONTRADICTED, MISSING, UNKNOWN, VERDICTS
 from kfast.state.display import Summary, summary_html, summary_text
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 MOST_SHOWN = 20
 """Lines that were not understood and are kept as examples."""
@@ -143,6 +148,19 @@ class Replay:
         """Share of the facts that had to be taken from the log."""
         total = self.facts.num_rows - self.counts[MISSING]
         return self.counts[ADOPTED] / total if total else 0.0
+
+    def plot(self) -> Figure:
+        """Draw the incident, as a figure of plotly: brokers up, controllers, leaderless partitions.
+
+        Raises
+        ------
+        MissingExtraError
+            plotly is not installed (the extra `report`).
+        """
+        return incident_figure(incident_marks(
+            self.timeline, self.outages, self.reassignments, self.broker_sessions,
+            self.controller_terms,
+        ))
 
     def _summary(self) -> Summary:
         return f"Replay of {self.source}", {

@@ -76,8 +76,8 @@ class Watcher:
 
 def _until(term: Term, following: Term | None) -> int | None:
     """When a term was over; None where the log does not show it."""
-    if following is None:
-        return None
+    if following is None or term.closed is not None:
+        return term.closed
     return following.start if following.follows else min(term.end, following.start)
 
 
