@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import pytest
 
 from kfast.log_replay import replay
@@ -124,6 +126,40 @@ def test_a_new_controller_goes_on_with_deletions(version, failed, tmp_path):
     logged.acknowledge(["a"])
     assert "a" not in logged.log.topics()
     logged.create_topics({"a": [[1, 2], [2, 1]]})
+    assert contradictions(logged, tmp_path) == []
+
+
+@contextmanager
+def unlogged(logged):
+    """A time whose lines are lost; another broker is the controller."""
+    lines = {name: list(entries) for name, entries in logged.log.files.items()}
+    logged.fail_over(2)
+    yield
+    logged.log.files.clear()
+    logged.log.files.update(lines)
+    logged.log.time_ms += HOUR_MS
+
+
+@pytest.mark.parametrize(("version", "again"), [
+    ("0.10", False), ("2.0", False), ("2.4", False), ("3.9", False),
+    ("2.0", True), ("2.4", True), ("3.9", True),  # Up to 0.11 no controller says versions.
+])
+def test_topics_go_in_a_hole(version, again, tmp_path):
+    """Those that the next controller does not list are gone; one may have been made again."""
+    logged = begin(version)
+    logged.create_topics({"a": [[1, 2], [2, 1]], "b": [[2, 1]]})
+    logged.change_brokers(failed=[1])
+    logged.change_brokers(started=[1])
+    logged.catch_up([1])
+    with unlogged(logged):
+        delete(logged, "a")
+        if again:
+            logged.create_topics({"a": [[1, 2], [2, 1]]})
+    logged.fail_over(3)
+    logged.change_brokers(failed=[1])
+    logged.change_brokers(started=[1])
+    if not again:
+        logged.create_topics({"a": [[2, 1]]})
     assert contradictions(logged, tmp_path) == []
 
 

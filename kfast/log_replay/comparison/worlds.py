@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -61,6 +61,24 @@ class World:
                         Life(before[row], self.traces.pop(row, Trace()), None)
                     )
 
+    def keep_only(self, topics: Collection[str], point: LogEvent) -> None:
+        """Drop topics that a controller does not list any more, but what was adopted for it."""
+        simulation = self.simulation
+        gone = {
+            row for rows in simulation.rows.values() for row in rows
+            if simulation.possibility[row].partition[0] not in topics
+            and all(start.point is not point for start in simulation.possibility[row].starts)
+        }
+        for row in gone:
+            possibility = simulation.possibility[row]
+            self.gone.setdefault(possibility.partition, []).append(
+                Life(possibility, self.traces.pop(row, Trace()), None)
+            )
+        if gone:
+            moved = simulation.rebuild(gone, (), None)
+            self.brokers.move_rows(moved)
+            self.traces = {moved[r]: trace for r, trace in self.traces.items() if r in moved}
+
     def reset(self, before: list[Possibility]) -> None:
         """Begin anew for rows that an event gave to other partitions."""
         for row, possibility in enumerate(self.simulation.possibility):
@@ -85,6 +103,8 @@ def copy_of(world: World) -> World:
 def run_event(world: World, event: LogEvent) -> Ran:
     """Run one event, and let brokers know what it means for them."""
     simulation = world.simulation
+    if event.kind == "failover" and "listed" in event.said and is_hole(event):
+        world.keep_only(event.said["listed"], event)
     simulation.begin(event)
     before, registered = list(simulation.possibility), simulation.registered
     rows = simulation.rows

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kfast.log_replay.events.events import LogEvent
+from kfast.log_replay.events.events import LogEvent, is_hole
 from kfast.log_replay.wording.values import Partition
 
 MARK = "\x1f"
@@ -44,6 +44,19 @@ class Start:
     leader_epoch: int | None = None
     version: int | None = None
     controller_epoch: int | None = None
+
+
+def made_anew(start: Start, leader_epoch: int | None, version: int | None) -> bool:
+    """Whether a topic was deleted and created again in a hole: both of its counts have fallen.
+
+    One of them alone does not fall in any way: it is a fault in the log.
+    """
+    return (
+        is_hole(start.point)
+        and None not in (leader_epoch, version, start.leader_epoch, start.version)
+        and (start.leader_epoch or 0) < (leader_epoch or 0)
+        and (start.version or 0) < (version or 0)
+    )
 
 
 @dataclass

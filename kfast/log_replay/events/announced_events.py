@@ -128,22 +128,29 @@ class _Writer:
         if not self.events or self.events[-1].kind != "failover":
             self._add("failover", number, {
                 "registered": first_registered(self.statements, self.term),
-                "to_delete": self._to_delete(number),
+                **self._read_topics(number),
             })
 
-    def _to_delete(self, number: int) -> tuple[str, ...] | None:
-        """Topics with a deletion marker that a new controller reads; None where no line lists them.
+    def _read_topics(self, number: int) -> dict[str, tuple[str, ...]]:
+        """Topics that a new controller reads, all and those to delete, as far as lines list them.
 
-        Source: KafkaController.scala, `fetchTopicDeletionsInProgress`.
+        Source: KafkaController.scala, `initializeControllerContext`,
+        `fetchTopicDeletionsInProgress`.
         """
+        found = {}
         until = self.statements[number].entry.time + CLAIM_MS
         for line in itertools.islice(self.statements, number, None):
             if line.entry.time > until:
-                return None
-            if line.actor_id == self.term.controller and line.kind in ("topics_to_delete", "ready"):
-                topics: tuple[str, ...] | None = line.said.get("topics")
-                return topics
-        return None
+                break
+            if line.actor_id != self.term.controller:
+                continue
+            if line.kind == "ready":
+                break
+            if line.kind in ("topics", "topics_to_delete"):
+                found["to_delete" if line.kind == "topics_to_delete" else "listed"] = (
+                    line.said["topics"]
+                )
+        return found
 
     def _isr(self, number: int, statement: Statement) -> None:
         """One partition's new ISR: part of the request that was announced before."""

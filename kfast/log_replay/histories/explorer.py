@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kfast.controllers import Profile
 from kfast.log_replay.brokers import BrokerSide
 from kfast.log_replay.checks import MISSING
 from kfast.log_replay.comparison.worlds import Life, Trace, World, copy_of
-from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility, row_of, with_states
+from kfast.log_replay.engine.rows import (
+    UNKNOWN_EPOCH,
+    Possibility,
+    made_anew,
+    row_of,
+    with_states,
+)
 from kfast.log_replay.engine.simulation import Simulation
 from kfast.log_replay.events.clusters import Cluster
 from kfast.log_replay.events.events import POINTS, LogEvent
@@ -225,6 +231,8 @@ class Explorer:
         start = possibility.starts[-1]
         new_epoch = found.get("epoch", start.leader_epoch)
         new_version = found.get("version", start.version)
+        if made_anew(replace(start, leader_epoch=new_epoch, version=new_version), epoch, version):
+            return 0.0
         cost = 0.0
         changed = start.leader != leader
         if epoch is not None and new_epoch is not None:

@@ -25,7 +25,14 @@ from kfast.log_replay.comparison.facts import (
 )
 from kfast.log_replay.comparison.partition_lines import COMPARE
 from kfast.log_replay.comparison.worlds import World, run_event
-from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility, Start, row_of, with_states
+from kfast.log_replay.engine.rows import (
+    UNKNOWN_EPOCH,
+    Possibility,
+    Start,
+    made_anew,
+    row_of,
+    with_states,
+)
 from kfast.log_replay.engine.simulation import Simulation
 from kfast.log_replay.events.clusters import Cluster
 from kfast.log_replay.events.events import LogEvent, is_hole
@@ -137,6 +144,10 @@ class Checker:
         """Epochs never fall: an adopted one below the last is contradicted by it."""
         possibility = self.world.simulation.possibility[row]
         epoch_open, version_open, _ = possibility.unknown()
+        if not epoch_open and not version_open and made_anew(
+            start, before.leader_epoch, before.version
+        ):
+            return
         changed = int(start.leader != before.leader)
         least = before.leader_epoch + changed
         partition = possibility.partition
