@@ -2101,7 +2101,9 @@ RISK_AVAILABILITY = ResultTable(
 # --- replay ---
 
 _VERDICT = ResultColumn("verdict", _TEXT, "predicted, adopted, unknown, contradicted or missing")
-_REASON = ResultColumn("reason", _TEXT, "why it was adopted, or is unknown; else empty")
+_REASON = ResultColumn(
+    "reason", _TEXT, "why it was adopted or is unknown; the event of a missing one; else empty"
+)
 
 FACTS = ResultTable(
     "replay.facts", "kfast.replay(path).facts", "facts, in the order of the log",

@@ -6,6 +6,7 @@ from rich.console import Console
 
 from kfast import __version__
 from kfast.metadata_replay import MetadataReplay
+from kfast.replay_results.verdicts import MISSING, PREDICTED
 from kfast.report.answer import Answer, Document, getters
 from kfast.report.replay import (
     REPLAY_TABLES,
@@ -40,7 +41,10 @@ def metadata_replay_answer(replay: MetadataReplay, *, top: int) -> Answer:
         "end_offset": replay.end_offset,
         "notes": list(replay.notes),
         "top": top,
-        "summary": summarize(replay.counts, replay.timeline, replay.outages),
+        "summary": summarize(
+            replay.counts, replay.counts[PREDICTED] + replay.counts[MISSING], replay.timeline,
+            replay.outages,
+        ),
         "adopted": dict(replay.reasons),
         "unknown": {},
         "kinds": [{"kind": kind, **counts} for kind, counts in replay.kinds.items()],

@@ -46,6 +46,8 @@ REPLAY_METRICS = {
     "unknown": "facts that cannot be judged",
     "contradicted": "facts that do not agree with the others",
     "missing": "decisions that kfast predicts and that the log lacks",
+    "decisions": "decisions that kfast predicts and that the log is to have",
+    "recall_percent": "share of these that it has, rounded down",
     "warnings": "damaged lines",
     "not_understood": "entries whose wording is unknown",
     "events": "events of the timeline",
@@ -79,7 +81,8 @@ def replay_answer(sources: Sequence[str], replay: Replay, *, top: int) -> Answer
         "notes": list(replay.notes),
         "top": top,
         "summary": summarize(
-            replay.counts, replay.timeline, replay.outages, warnings=len(replay.warnings),
+            replay.counts, replay.decisions, replay.timeline, replay.outages,
+            warnings=len(replay.warnings),
             not_understood=replay.lines["not understood"],
         ),
         "adopted": dict(replay.reasons),
@@ -93,6 +96,7 @@ def replay_answer(sources: Sequence[str], replay: Replay, *, top: int) -> Answer
                 "logged": one.logged,
                 "predicted": one.predicted,
                 "missing": one.is_missing,
+                "event": one.event,
                 "line": _place(one.place),
                 "other": None if one.other is None else _place(one.other),
             }
@@ -109,8 +113,8 @@ def replay_answer(sources: Sequence[str], replay: Replay, *, top: int) -> Answer
 
 
 def summarize(
-    counts: Mapping[str, int], timeline: pa.Table, outages: pa.Table, *, warnings: int = 0,
-    not_understood: int = 0,
+    counts: Mapping[str, int], decisions: int, timeline: pa.Table, outages: pa.Table, *,
+    warnings: int = 0, not_understood: int = 0,
 ) -> dict[str, int]:
     """The numbers that conditions are about: `REPLAY_METRICS`."""
     total = sum(counts.values()) - counts[MISSING]
@@ -119,6 +123,8 @@ def summarize(
         "facts": total,
         **counts,
         "adopted_percent": -(-100 * counts["adopted"] // total) if total else 0,
+        "decisions": decisions,
+        "recall_percent": 100 * (decisions - counts[MISSING]) // decisions if decisions else 100,
         "warnings": warnings,
         "not_understood": not_understood,
         "events": timeline.num_rows,
@@ -175,7 +181,8 @@ def verdict_on_facts(document: Document, noun: str) -> str:
     unknown = f", {summary['unknown']} unknown" if summary["unknown"] else ""
     return (
         f"{first}{summary['predicted']} of {plural(summary['facts'], noun)} predicted, "
-        f"{summary['adopted']} adopted{unknown}."
+        f"{summary['adopted']} adopted{unknown}; {summary['decisions'] - missing} of "
+        f"{plural(summary['decisions'], 'predicted decision')} logged."
     )
 
 
@@ -219,7 +226,8 @@ def _draw_contradictions(console: Console, document: Document) -> None:
             f"{row['kind']} of {row['subject']}: {logged}, predicted {row['predicted'] or '-'}",
             "red",
         ))
-        console.print(_quoted(row["line"], "due before " if row["missing"] else ""))
+        due = f"{row['event']}; due before " if row["missing"] else ""
+        console.print(_quoted(row["line"], due))
         if row["other"] is not None:
             console.print(_quoted(row["other"], "agreed: "))
 

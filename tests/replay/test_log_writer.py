@@ -145,6 +145,7 @@ def test_what_was_written_replays_without_a_contradiction(version, tmp_path):
     found = replay(tmp_path)
     assert [str(contradiction) for contradiction in found.contradictions] == []
     assert found.counts["predicted"] > 500
+    assert found.counts["missing"] == 0 < found.decisions
     assert found.lines["not understood"] == 0
 
 
@@ -166,3 +167,23 @@ def test_one_changed_leader_or_epoch_is_contradicted(version, tmp_path):
         logged.log.save(tmp_path)
         assert replay(tmp_path).contradictions, f"{before} became {lines[place]}"
         lines[place] = before
+
+
+@pytest.mark.parametrize("version", REPLAYED)
+def test_a_decision_that_is_not_there_is_missing(version, tmp_path):
+    """A transition or a request: listed with its event and the line before which it is due."""
+    logged = for_replay(version)
+    lines = logged.log.files["broker-4/state-change.log"]
+    places = [
+        i for i, line in enumerate(lines)
+        if re.search(r" (?:[Cc]hanged|[Ss]ending) .*(?:partition|partitions|replicas)", line)
+    ]
+    for place in Random(17).sample(places[:-1], 3):
+        line = lines.pop(place)
+        logged.log.save(tmp_path)
+        found = replay(tmp_path)
+        lines.insert(place, line)
+        missing = [one for one in found.contradictions if one.is_missing]
+        assert missing, line
+        assert all(one.event and one.predicted and not one.logged for one in missing)
+        assert found.counts["missing"] == len(missing) < found.decisions

@@ -3,7 +3,7 @@
 A `LogWriter` stands between a test and a `Controller`: each of its methods runs one event and
 writes what a controller of a given version would have logged, in the order seen in real logs.
 Source: wordings as in `log_forms`; values from the outcome's tables, never from `kfast.replay`.
-Left out: channels, stack frames, the shrink of queued topics (no request carries its record).
+Left out: channels, stack frames.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,8 @@ class LogWriter:
         self.files: dict[str, list[str]] = defaultdict(list)
         self.time_ms = 1_600_000_000_000
         self.correlation = 0
+        self.deleted: dict[tuple[str, int], Row] = {}
+        """Records of the partitions of topics that are being deleted."""
 
     # --- lines -----------------------------------------------------------------------------------
 
@@ -133,6 +136,8 @@ class LogWriter:
                 replica_name(r["topic"], r["partition"], r["broker_id"]) for r in replicas
             ))
         shrunk = self._shrunk(here) if state == "OfflineReplica" else {}
+        if state == "OfflineReplica":
+            shrunk.update(self._shrunk_when_deleted(replicas))
         for r in replicas:
             key = (r["topic"], r["partition"], r["broker_id"])
             if key in shrunk:
@@ -158,6 +163,25 @@ class LogWriter:
                 stopped = (r["topic"], r["partition"], r["to"][0])
             elif r["kind"] == "LeaderAndIsr" and stopped is not None:
                 shrunk[stopped], stopped = r, None
+        return shrunk
+
+    def _shrunk_when_deleted(self, replicas: list[Row]) -> dict[tuple[str, int, int], Row]:
+        """The same of topics that are being deleted, which no request carries."""
+        shrunk = {}
+        for r in replicas:
+            record = self.deleted.get((r["topic"], r["partition"]))
+            if record is not None:
+                broker, isr = r["broker_id"], record["isr"]
+                if broker in isr:
+                    record = {
+                        **record, "isr": [b for b in isr if b != broker] or isr,
+                        "leader": -1 if record["leader"] == broker else record["leader"],
+                        "leader_epoch": record["leader_epoch"] + 1,
+                        "version": record["version"] + 1,
+                        "controller_epoch": self.state.controller_epoch,
+                    }
+                shrunk[r["topic"], r["partition"], broker] = record
+                self.deleted[r["topic"], r["partition"]] = record
         return shrunk
 
     def _changed(self, r: Row) -> dict[str, Any]:
@@ -255,6 +279,10 @@ class LogWriter:
             self.say("cached", broker, record=record, tp=f"{r['topic']}-{r['partition']}", **shared)
 
     def _send_stop_replica(self, broker: int, rows: list[Row]) -> None:
+        for r in rows:
+            self.say("stop of", partition=r["partition"], leader_epoch=r["leader_epoch"],
+                     delete=str(r["delete"]).lower(), broker=broker,
+                     p=self.words.partition(r["topic"], r["partition"]))
         self.say("stop sum", broker=broker, n=len(rows))
         for delete in (True, False):
             named = [
@@ -645,6 +673,10 @@ class LoggedController:
     def delete(self, topics: Sequence[str]) -> Outcome:
         """Deletion markers of these topics appeared."""
         log = self.log
+        for row in log.rows():
+            record = log.state.leadership(row)
+            if log.named(row)[0] in topics and record is not None:
+                log.deleted[log.named(row)] = {**asdict(record), "isr": list(record.isr)}
         outcome = self.controller.delete_topics(list(topics))
         self.log.pause()
         log.say("deletion asked", topics=joined(topics))

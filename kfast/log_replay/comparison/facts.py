@@ -23,7 +23,9 @@ UNNAMED = "an ISR change whose partitions no line names"
 """Reasons for adopting."""
 
 ABSENT = "sent by a controller whose log is not here"
-UNKNOWN_REASONS = frozenset({ABSENT})
+NOT_WRITTEN = "no line of its level is in the controller's state-change.log"
+NOT_COVERED = "in a hole of state-change.log, or before or after it"
+UNKNOWN_REASONS = frozenset({ABSENT, NOT_WRITTEN, NOT_COVERED})
 """Reasons why a fact cannot be judged: nothing predicts it, and nothing follows from it."""
 
 

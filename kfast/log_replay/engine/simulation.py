@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,8 @@ class Ran:
     event: LogEvent
     outcome: Outcome | None
     sendings: list[Sending]
+    made: list[tuple[int, Item]] = field(default_factory=list)
+    """Items with their rows, until they have been looked at."""
 
 
 class Simulation:
@@ -395,6 +397,7 @@ class Simulation:
         self.note_writes()
         self._configure()
         sendings: list[Sending] = []
+        new: list[tuple[int, Item]] = []
         if outcome is not None and outcome.actions:
             places = {
                 (p.topic, p.partition[1]): row for row, p in enumerate(self.possibility)
@@ -405,8 +408,9 @@ class Simulation:
                 outcome, places, self.records_before, epoch, self._leaders(),
                 tells_all=not self.controller.profile.has_broker_epochs,
             )
-            for row, key, step, said in made:
-                self.items.setdefault(row, []).append(Item(event, step, event.time, key, said))
+            new = [(row, Item(event, step, event.time, key, said)) for row, key, step, said in made]
+            for row, item in new:
+                self.items.setdefault(row, []).append(item)
             sendings = sendings_of(outcome)
         if event.kind == "shutdown" and outcome is not None and not any(
             "stop followed" in action for action in outcome.actions
@@ -418,7 +422,7 @@ class Simulation:
             self.heard.clear()
         for sending in sendings:
             self.heard |= sending.asked
-        ran = Ran(event, outcome, sendings)
+        ran = Ran(event, outcome, sendings, new)
         self.ran.append(ran)
         return ran
 

@@ -60,6 +60,8 @@ class Contradiction:
         predicted.
     place : Place
         The line; of what is missing, the one before which it is due.
+    event : str
+        What decided it, where it is missing.
     other : Place or None
         The last line before that said the same of the same subject, and agreed.
     """
@@ -69,6 +71,7 @@ class Contradiction:
     logged: str
     predicted: str
     place: Place
+    event: str = ""
     other: Place | None = None
 
     @property
@@ -78,7 +81,8 @@ class Contradiction:
 
     def __str__(self) -> str:
         if self.is_missing:
-            return f"{self.place}: {self.kind} of {self.subject} is missing before this line"
+            return (f"{self.place}: {self.kind} of {self.subject} is missing before this line, "
+                    f"predicted {self.predicted} ({self.event})")
         where = f", unlike {self.other}" if self.other else ""
         return (f"{self.place}: {self.kind} of {self.subject} is {self.logged}, "
                 f"predicted {self.predicted}{where}")
@@ -110,6 +114,8 @@ class Replay:
         Damaged lines, with file and line.
     counts : dict
         Facts by verdict.
+    decisions : int
+        Those that are predicted and that the log is to have: stated or missing.
     reasons, unknown_reasons : dict
         Adopted facts by reason; those that cannot be judged likewise.
     lines : dict
@@ -135,6 +141,7 @@ class Replay:
     contradictions: tuple[Contradiction, ...]
     warnings: tuple[Warned, ...]
     counts: Mapping[str, int]
+    decisions: int
     reasons: Mapping[str, int]
     unknown_reasons: Mapping[str, int]
     lines: Mapping[str, int]
@@ -209,12 +216,14 @@ def replay(
         )
     chosen, release, note = choose_profile(logs, used, profile)
     facts: list[Fact] = []
+    decisions = 0
     timelines: list[Timeline] = []
     clusters = split_clusters(statements, terms)
     for cluster in clusters:
         explorer = Explorer(cluster, statements, chosen)
         checker = Checker(cluster, statements, explorer, explore(explorer), chosen)
         facts += checker.check()
+        decisions += checker.decisions.n_due
         timelines.append(checker.watcher.timeline)
     notes = [note]
     if len(clusters) > 1:
@@ -230,7 +239,7 @@ def replay(
         logs.root, tuple(logs.files), logs.n_lines, facts_table(facts, logs, statements),
         *incident_tables(timelines),
         _contradictions(facts, logs, statements), tuple(logs.warnings),
-        {verdict: counts[verdict] for verdict in VERDICTS},
+        {verdict: counts[verdict] for verdict in VERDICTS}, decisions,
         _reasons(facts, ADOPTED), _reasons(facts, UNKNOWN),
         _line_counts(facts, statements), _strange(logs, statements), chosen.name, release,
         tuple(notes),
@@ -254,7 +263,7 @@ def _contradictions(
             other = last.get(key) if fact.verdict == CONTRADICTED else None
             found.append(Contradiction(
                 fact.kind, fact.subject, shown(fact.logged), shown(fact.predicted),
-                _place(logs, statements[fact.number]),
+                _place(logs, statements[fact.number]), fact.reason,
                 None if other is None else _place(logs, statements[other]),
             ))
         else:
@@ -269,7 +278,7 @@ def _place(logs: Logs, statement: Statement) -> Place:
 
 def _line_counts(facts: Sequence[Fact], statements: Sequence[Statement]) -> dict[str, int]:
     """Entries by what they are to the replay."""
-    with_facts = {fact.number for fact in facts if fact.verdict != MISSING}
+    with_facts = {fact.number for fact in facts if fact.logged is not None}
     counts = dict.fromkeys(("with facts", "events", "no facts", "not understood"), 0)
     for number, statement in enumerate(statements):
         if statement.kind == NOT_UNDERSTOOD:

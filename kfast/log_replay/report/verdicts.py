@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kfast.controllers import Profile
+from kfast.controllers import Profile, find_profile
 from kfast.log_replay.brokers import BrokerSide
 from kfast.log_replay.checks import MISSING, Check, agrees
 from kfast.log_replay.comparison.absent_controllers import strange_facts
@@ -23,6 +23,7 @@ from kfast.log_replay.comparison.facts import (
     name_of,
     unpredicted,
 )
+from kfast.log_replay.comparison.missing_decisions import Decisions
 from kfast.log_replay.comparison.partition_lines import COMPARE
 from kfast.log_replay.comparison.worlds import World, run_event
 from kfast.log_replay.engine.rows import (
@@ -37,7 +38,7 @@ from kfast.log_replay.engine.simulation import Simulation
 from kfast.log_replay.events.clusters import Cluster
 from kfast.log_replay.events.events import LogEvent, is_hole
 from kfast.log_replay.histories.explorer import Explorer
-from kfast.log_replay.report.timeline import Watcher
+from kfast.log_replay.report.timeline import Watcher, describe
 from kfast.log_replay.terms.terms import Term
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.subjects import subjects
@@ -86,6 +87,8 @@ class Checker:
         self.adopted = adopted_facts(explorer)
         self.facts: list[Fact] = []
         self.watcher = Watcher(cluster)
+        name = find_profile(profile).name.removeprefix("zk-")
+        self.decisions = Decisions(cluster, statements, name)
         self.reported = _reported(cluster, statements)
         self.least: dict[tuple[Partition, str], int] = {}
 
@@ -104,6 +107,7 @@ class Checker:
             self._run(event)
         for number in self.cluster.strange:
             self.facts += strange_facts(self.statements[number], number)
+        self.facts += self.decisions.unstated(self.whole.taken)
         return self.facts
 
     def _run(self, event: LogEvent) -> None:
@@ -111,7 +115,10 @@ class Checker:
             self._adopt(event)
             if is_hole(event):
                 self.whole.doubtful |= set(self.whole.known_epochs)
-        self.watcher.note(run_event(self.world, event), self.world.simulation)
+        ran = run_event(self.world, event)
+        self.watcher.note(ran, self.world.simulation)
+        self.decisions.note(ran, describe(event), self.world.simulation)
+        ran.made = []
 
     def _adopt(self, point: LogEvent) -> None:
         """Give partitions the records that were found for this point."""

@@ -7,6 +7,9 @@ Source: the releases 0.10.0 to 3.9, read for how their messages look; logs of re
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from kfast.controllers import RELEASES
 from kfast.log_replay.wording.controller_log import TALK
 from kfast.log_replay.wording.forms import Form, Forms
 
@@ -213,3 +216,33 @@ FORMS = Forms([
     *TRANSITIONS, *REQUESTS, *BROKER_REQUESTS, *BROKER_ROLES, *BROKER_METADATA,
     *(Form(TALK, f"{text}{{:rest}}") for text in BEGINNINGS),
 ])
+
+DECISIONS: Mapping[str, Sequence[tuple[str, str]]] = {
+    "partition_new": (("", "TRACE"), ("2.6", "INFO")),
+    "partition_led": (("", "TRACE"), ("2.6", "INFO")),
+    "partition_moved": (("", "TRACE"),),
+    "replica_moved": (("", "TRACE"),),
+    "shrunk": (("2.6", "INFO"),),
+    "partition_failed": (("", "ERROR"),),
+    "replica_failed": (("", "ERROR"),),
+    "sent_leader_and_isr": (("2.6", "INFO"),),
+    "sent_update_metadata": (("2.6", "INFO"),),
+    "sent_stop_replica": (("2.6", "INFO"),),
+    "sent_leader_and_isr_partition": (("", "TRACE"),),
+    "sent_update_metadata_partition": (("", "TRACE"), ("2.6", "")),
+    "sent_stop_replica_partition": (("2.6", "TRACE"),),
+}
+"""Kinds of lines that state a controller's decisions: from which release on at which level; "" is
+that the release does not write them."""
+
+WRITTEN_THERE = frozenset(form.kind for form in FORMS.forms) - {TALK}
+"""Kinds of lines of state-change.log."""
+
+
+def level_of(kind: str, release: str) -> str:
+    """Level at which a release states a kind of decision; empty where it does not."""
+    at, level = RELEASES.index(release), ""
+    for since, changed in DECISIONS[kind]:
+        if not since or at >= RELEASES.index(since):
+            level = changed
+    return level

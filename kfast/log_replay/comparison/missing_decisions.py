@@ -1,0 +1,240 @@
+"""Decisions that are predicted and that no line states.
+
+A controller writes each transition and each request into state-change.log, at a level that depends
+on the release. A decision is missing where that file goes on at its level before and after it;
+elsewhere it is unknown.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from kfast.log_replay.comparison.facts import NOT_COVERED, NOT_WRITTEN, Fact, name_of, shown
+from kfast.log_replay.engine.predictions import Item
+from kfast.log_replay.engine.simulation import Ran, Simulation
+from kfast.log_replay.events.clusters import Cluster
+from kfast.log_replay.events.events import POINTS, LogEvent, is_hole
+from kfast.log_replay.wording.forms import Statement
+from kfast.log_replay.wording.state_change_log import DECISIONS, WRITTEN_THERE, level_of
+from kfast.replay_results.verdicts import MISSING, UNKNOWN
+
+RANKS = {"TRACE": 0, "DEBUG": 1, "INFO": 2, "WARN": 3, "ERROR": 4, "FATAL": 5}
+
+
+class Due(NamedTuple):
+    """A decision that a line has to state.
+
+    `order` is its place within the event, `texts` are kind, subject and value as reports show them.
+    `items` are alternatives, one of which the line states; else the line counts one of `requests`.
+    """
+
+    order: int
+    kind: str
+    texts: tuple[str, str, str]
+    items: Sequence[Item] = ()
+    requests: Collection[tuple[Any, ...]] = ()
+
+    def is_stated(self, counted: Collection[tuple[Any, ...]]) -> bool:
+        """Whether a line has stated it; `counted` are the requests that lines have counted."""
+        return any(item.takers for item in self.items) or any(
+            request in counted for request in self.requests
+        )
+
+
+class Decisions:
+    """Collects what events decide, and says what no line states.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    statements : sequence of Statement
+    release : str
+        Which release's wording the log has.
+
+    Attributes
+    ----------
+    n_due : int
+        Decisions that the log is to have.
+    """
+
+    def __init__(self, cluster: Cluster, statements: Sequence[Statement], release: str) -> None:
+        self.cluster = cluster
+        self.levels = {kind: level_of(kind, release) for kind in DECISIONS}
+        self.due: list[tuple[LogEvent, str, list[Due]]] = []
+        self.n_due = 0
+        self.lines: dict[tuple[int | None, str], list[int]] = {}
+        self.first_lines: list[int] = [event.at for event in cluster.events]
+        self.holes = [
+            event.at for event in cluster.events if event.kind in POINTS and is_hole(event)
+        ]
+        for number in sorted([*cluster.lines, *cluster.strange]):
+            line = statements[number]
+            if line.kind in WRITTEN_THERE or "state.change" in line.entry.logger:
+                rank = RANKS[line.entry.level]
+                for level in {level for level in self.levels.values() if level}:
+                    if rank <= RANKS[level]:
+                        self.lines.setdefault((line.actor_id, level), []).append(number)
+
+    def note(self, ran: Ran, what: str, simulation: Simulation) -> None:
+        """Take down what an event decided; `what` describes it."""
+        due = [one for one in _due(ran, simulation) if self.levels[one.kind]]
+        if due:
+            self.due.append((ran.event, what, due))
+
+    def unstated(self, counted: Collection[tuple[Any, ...]]) -> Iterator[Fact]:
+        """Facts of what no line states: each missing decision, and how many are unknown.
+
+        Parameters
+        ----------
+        counted : collection
+            Requests that lines have counted.
+        """
+        unknown: Counter[tuple[str, str]] = Counter()
+        first: dict[tuple[str, str], int] = {}
+        for event, what, due in self.due:
+            stated = [one.order for one in due if one.is_stated(counted)]
+            lacking = [one for one in due if not one.is_stated(counted)]
+            written = [one for one in due if self._lines_of(event, one)]
+            n_looked_for = len(stated)
+            for one in lacking:
+                reason = self._why_unknown(event, one, stated, len(written))
+                if not reason:
+                    n_looked_for += 1
+                    kind, subject, value = one.texts
+                    yield Fact(self._next_line(event, one), kind, subject, None, value, MISSING,
+                               what)
+                    continue
+                key = f"controller {event.term.controller}, epoch {event.term.epoch}", reason
+                unknown[key] += 1
+                first.setdefault(key, self._next_line(event, one))
+            self.n_due += n_looked_for
+        for (subject, reason), n in unknown.items():
+            yield Fact(first[subject, reason], "decisions not stated", subject, None, n, UNKNOWN,
+                       reason)
+
+    def _why_unknown(
+        self, event: LogEvent, due: Due, stated: Sequence[int], n_due: int
+    ) -> str:
+        """Why nobody can tell whether a decision was written; empty where it should be there."""
+        lines = self._lines_of(event, due)
+        if not lines:
+            return NOT_WRITTEN
+        if not stated and n_due > 1:
+            return NOT_COVERED
+        begin, end = self._bounds(event)
+        at = bisect.bisect_left(lines, event.at)
+        later = bisect.bisect_left(lines, self._end(event))
+        is_after = (at > 0 and lines[at - 1] >= begin) or (
+            bool(stated) and min(stated) < due.order
+        )
+        is_before = (later < len(lines) and lines[later] < end) or (
+            bool(stated) and max(stated) > due.order
+        )
+        return "" if is_after and is_before else NOT_COVERED
+
+    def _lines_of(self, event: LogEvent, due: Due) -> Sequence[int]:
+        """Lines of the controller's file at the level of a decision."""
+        return self.lines.get((event.term.controller, self.levels[due.kind]), ())
+
+    def _bounds(self, event: LogEvent) -> tuple[int, int]:
+        """Where the part of the log without a hole that an event stands in begins and ends."""
+        at = bisect.bisect_right(self.holes, event.at)
+        return (
+            self.holes[at - 1] if at else 0,
+            self.holes[at] if at < len(self.holes) else 1 << 60,
+        )
+
+    def _end(self, event: LogEvent) -> int:
+        """Number of the line with which the next event begins."""
+        at = bisect.bisect_right(self.first_lines, event.at)
+        return self.first_lines[at] if at < len(self.first_lines) else 1 << 60
+
+    def _next_line(self, event: LogEvent, due: Due) -> int:
+        """The line before which a decision is due: the controller's next one after the event."""
+        lines = self._lines_of(event, due) or [event.at]
+        return lines[min(bisect.bisect_left(lines, self._end(event)), len(lines) - 1)]
+
+
+# --- what an event decides ------------------------------------------------------------------------
+
+
+def _due(ran: Ran, simulation: Simulation) -> Iterator[Due]:
+    shrinks: dict[tuple[int, int, Any], list[Item]] = {}
+    for order, (row, item) in enumerate(ran.made):
+        kind = _kind_of(item)
+        if row < 0 or item.said.get("unsent") or not kind:
+            continue
+        alternatives = [item]
+        if kind == "shrunk":  # In which order replicas leave an ISR is not known.
+            alternatives = shrinks.setdefault((row, item.step, item.key), [])
+            alternatives.append(item)
+            if len(alternatives) > 1:
+                continue
+        name = name_of(simulation.possibility[row].partition)
+        yield Due(item.step * ITEMS + order, kind, _texts(name, item), alternatives)
+    for sending in ran.sendings:
+        at, step = (sending.step + 1) * ITEMS, (ran.event.number, sending.step)
+        if sending.told:
+            yield Due(at, "sent_update_metadata", (
+                "UpdateMetadata request", "cluster",
+                f"{sending.n_told} partitions to brokers {shown(sending.told)}",
+            ), requests=[("told", None, *step)])
+        for broker, (leads, follows) in sending.leads.items():
+            yield Due(at, "sent_leader_and_isr", (
+                "LeaderAndIsr request", f"broker {broker}", f"{leads} to lead, {follows} to follow",
+            ), requests=[("leads", broker, *step)])
+        for broker in sorted({*sending.stops, *sending.deletes}):
+            n = sending.stops.get(broker, 0) + sending.deletes.get(broker, 0)
+            yield Due(at, "sent_stop_replica", (
+                "StopReplica request", f"broker {broker}", f"{n} replicas",
+            ), requests=[(kind, broker, *step) for kind in STOPS])
+
+
+STOPS = ("stopsNone", "stopsTrue", "stopsFalse")
+"""Counted requests to stop replicas: by lines that do not say whether to delete, or do."""
+
+ITEMS = 1 << 24
+"""More items than a step has."""
+
+DECISION_OF = {
+    "moved": "partition_moved", "led": "partition_led", "failed": "partition_failed",
+    "shrunk": "shrunk", "lead": "sent_leader_and_isr_partition",
+    "told": "sent_update_metadata_partition", "stop": "sent_stop_replica_partition",
+}
+"""What kind of line states an item, by the first part of its key."""
+
+IN_OTHER_LINES = {"OnlinePartition": "", "NewPartition": "partition_new"}
+"""What kind of line states that a partition goes into a state."""
+
+
+def _kind_of(item: Item) -> str:
+    """The kind of line that states an item; partitions become Online in lines with a record."""
+    first, *key = item.key
+    if first in ("moved", "failed") and key[0] is not None:
+        return f"replica_{first}"
+    if first == "moved" and key[-1] in IN_OTHER_LINES:
+        return IN_OTHER_LINES[key[-1]]
+    return DECISION_OF.get(first, "")
+
+
+def _texts(name: str, item: Item) -> tuple[str, str, str]:
+    """Kind, subject and value of an item."""
+    said = ", ".join(
+        f"{field.replace('_', ' ')} {shown(item.said[field])}"
+        for field in ("leader", "leader_epoch", "isr") if item.said.get(field) is not None
+    )
+    first, *key = item.key
+    if first in ("moved", "failed"):
+        replica = "" if key[0] is None else f"replica {key[0]}: "
+        fails = " fails" if first == "failed" else ""
+        return "transition", name, f"{replica}{key[1]} -> {key[2]}{fails}"
+    if first == "led":
+        return "transition", name, f"{key[0]} -> {key[1]}, {said}"
+    if first == "shrunk":
+        return "ISR without a replica", name, f"replica {key[0]}, {said}"
+    request = {"lead": "LeaderAndIsr", "told": "UpdateMetadata", "stop": "StopReplica"}[first]
+    to = f"to broker {key[0]}" if key else "to all brokers"
+    return f"{request} of a partition", name, f"{to}: {said}"
