@@ -235,9 +235,11 @@ def test_the_page_shows_what_the_command_prints(block):
 
 
 @pytest.mark.usefixtures("checkout")
-def test_the_page_shows_what_python_answers():
-    """Every `>>>` line of the page, in one session."""
-    examples = "\n".join(blocks(PAGE, "pycon"))
+@pytest.mark.parametrize("name", ["replay", "line_to_verdict"])
+def test_the_pages_show_what_python_answers(name):
+    """Every `>>>` line of a page, in one session."""
+    page = (ROOT / "docs" / f"{name}.md").read_text()
+    examples = "\n".join(blocks(page, "pycon"))
     session = doctest.DocTestParser().get_doctest(examples, {}, "page", None, 0)
     assert len(session.examples) > 4
     assert doctest.DocTestRunner().run(session).failed == 0
