@@ -127,13 +127,17 @@ def test_a_new_controller_goes_on_with_deletions(version, failed, tmp_path):
     assert "a" not in logged.log.topics()
     logged.create_topics({"a": [[1, 2], [2, 1]]})
     assert contradictions(logged, tmp_path) == []
+    facts = replay(tmp_path).facts.to_pylist()
+    assert [(fact["logged"], fact["verdict"]) for fact in facts
+            if fact["kind"] == "topics to be deleted"] == [("[a]", "predicted")]
 
 
 @contextmanager
-def unlogged(logged):
-    """A time whose lines are lost; another broker is the controller."""
+def unlogged(logged, controller_id=2):
+    """A time whose lines are lost; another broker may become the controller."""
     lines = {name: list(entries) for name, entries in logged.log.files.items()}
-    logged.fail_over(2)
+    if controller_id is not None:
+        logged.fail_over(controller_id)
     yield
     logged.log.files.clear()
     logged.log.files.update(lines)
@@ -160,6 +164,22 @@ def test_topics_go_in_a_hole(version, again, tmp_path):
     logged.change_brokers(started=[1])
     if not again:
         logged.create_topics({"a": [[2, 1]]})
+    assert contradictions(logged, tmp_path) == []
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.4", "3.9"])
+def test_a_topic_that_is_created_must_have_gone(version, tmp_path):
+    """A hole within the term of a controller hides the deletion; the creation tells it."""
+    logged = begin(version)
+    logged.create_topics({"a": [[1, 2], [2, 1]], "b": [[2, 1]]})
+    logged.change_brokers(failed=[1])
+    logged.change_brokers(started=[1])
+    logged.catch_up([1])
+    with unlogged(logged, None):
+        delete(logged, "a")
+    logged.create_topics({"a": [[2, 1]]})
+    logged.change_brokers(failed=[2])
+    logged.change_brokers(started=[2])
     assert contradictions(logged, tmp_path) == []
 
 

@@ -12,7 +12,15 @@ from typing import Any
 from kfast.log_replay.checks import MISSING
 from kfast.log_replay.comparison.cluster_claims import Claim, Speech, Whole, same
 from kfast.log_replay.comparison.counts import COUNTS
-from kfast.log_replay.comparison.facts import ABSENT, BEFORE, HOLE, REGISTERED, name_of
+from kfast.log_replay.comparison.facts import (
+    ABSENT,
+    BEFORE,
+    BETWEEN,
+    HOLE,
+    REGISTERED,
+    name_of,
+)
+from kfast.log_replay.events.events import is_hole
 from kfast.log_replay.terms.terms import Term, in_office
 from kfast.log_replay.wording.forms import Statement
 from kfast.schema import FLAG_ASSIGNED
@@ -148,6 +156,22 @@ def _ineligible(whole: Whole, line: Statement) -> Iterator[Claim]:
                 frozenset(line.said[field_name]), frozenset(names))
 
 
+def _to_delete(whole: Whole, line: Statement) -> Iterator[Claim]:
+    """Topics with a deletion marker: those that were to be deleted, and any marked meanwhile."""
+    simulation = whole.world.simulation
+    event = simulation.ran[-1].event if simulation.ran else None
+    logged, before = frozenset(line.said["topics"]), simulation.queued_before
+    if event is None or event.kind != "failover" or logged == before == frozenset():
+        return
+    kind = "topics to be deleted"
+    if logged == before or not (logged > before or is_hole(event)):
+        yield same(kind, "cluster", logged, before)
+    else:
+        first = event is simulation.ran[0].event
+        reason = BEFORE if first else HOLE if is_hole(event) else BETWEEN
+        yield Claim(kind, "cluster", logged, None, reason)
+
+
 def _created(whole: Whole, line: Statement) -> Iterator[Claim]:
     for ran in whole.window(line.entry.time):
         if ran.event.kind in ("topics", "partitions"):
@@ -217,7 +241,8 @@ WHOLE: dict[str, Speech] = {
     "live_brokers": _brokers("brokers", "live brokers"),
     "broker_change": _brokers("live", "registered brokers"),
     "broker_startup": _startup, "broker_failure": _startup,
-    "topics": _topics, "topics_ineligible": _ineligible, "deletion_init": _ineligible,
+    "topics": _topics, "topics_to_delete": _to_delete,
+    "topics_ineligible": _ineligible, "deletion_init": _ineligible,
     "new_partitions": _created, "ratio": _ratio, "election": _election,
     "send_failed": _request_header, **COUNTS,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -61,13 +61,21 @@ class World:
                         Life(before[row], self.traces.pop(row, Trace()), None)
                     )
 
-    def keep_only(self, topics: Collection[str], point: LogEvent) -> None:
-        """Drop topics that a controller does not list any more, but what was adopted for it."""
-        simulation = self.simulation
+    def drop_vanished(self, event: LogEvent) -> None:
+        """Drop topics that must have gone unseen before an event.
+
+        A new controller does not list them after a hole, or they are created again. What was
+        adopted for the event itself stays.
+        """
+        said, simulation = event.said, self.simulation
+        listed = said.get("listed") if event.kind == "failover" and is_hole(event) else None
+        created = said["names"] if event.kind == "topics" and not event.inferred else ()
+        if listed is None and not created:
+            return
         gone = {
-            row for rows in simulation.rows.values() for row in rows
-            if simulation.possibility[row].partition[0] not in topics
-            and all(start.point is not point for start in simulation.possibility[row].starts)
+            row for (topic, _), rows in simulation.rows.items() for row in rows
+            if topic in created or (listed is not None and topic not in listed)
+            if all(start.point is not event for start in simulation.possibility[row].starts)
         }
         for row in gone:
             possibility = simulation.possibility[row]
@@ -103,8 +111,7 @@ def copy_of(world: World) -> World:
 def run_event(world: World, event: LogEvent) -> Ran:
     """Run one event, and let brokers know what it means for them."""
     simulation = world.simulation
-    if event.kind == "failover" and "listed" in event.said and is_hole(event):
-        world.keep_only(event.said["listed"], event)
+    world.drop_vanished(event)
     simulation.begin(event)
     before, registered = list(simulation.possibility), simulation.registered
     rows = simulation.rows

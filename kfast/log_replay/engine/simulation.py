@@ -63,6 +63,7 @@ class Simulation:
         self.alone = True
         self.freed: dict[Partition, list[int]] = {}
         self.vacant: set[int] = set()
+        self.queued_before: frozenset[str] = frozenset()
         self.hidden = 0
         self.written: list[int] = []
         self.heard: set[tuple[str, int]] = set()
