@@ -288,8 +288,7 @@ def _targets_caught_up(simulation: Simulation, event: LogEvent) -> list[int]:
             event.said["partition"], assigned.target
         )
         missing = [b for b in target if b not in record.isr]
-        if missing:
-            _write_isr(simulation, row, (*record.isr, *missing), event)
+        _write_isr(simulation, row, (*record.isr, *missing), event)
     return []
 
 
@@ -327,10 +326,13 @@ def _hidden_isr(simulation: Simulation, event: LogEvent) -> list[int]:
     """Leaders changed the ISRs of so many partitions; which ones, no line says.
 
     Where exactly so many partitions have a live replica out of sync, it is they: their leaders
-    report that all live replicas have caught up.
+    report that all live replicas have caught up. While partitions are being reassigned it may be
+    one of these, whose new replicas catch up one after the other.
     """
     live = simulation.registered - simulation.shutting_down
     state = simulation.state
+    if np.any(state.records["flags"] & FLAG_BEING_REASSIGNED):
+        return []
     behind: dict[Partition, list[int]] = {}
     for partition in list(simulation.rows):
         for row in simulation.rows_of(partition):

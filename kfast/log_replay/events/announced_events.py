@@ -16,6 +16,7 @@ from kfast.log_replay.events.events import (
     CLAIM_MS,
     COVERED_MS,
     MARKS,
+    MOVES,
     RESTART_MS,
     TIE_MS,
     LogEvent,
@@ -381,8 +382,8 @@ class _Writer:
             return not event.batches
         if event.kind == "brokers" and event.said["added"]:
             return not event.batches or len(self.guess.registered) == 1
-        if event.kind == "reassign":  # One that ends at once tells everybody at its end.
-            return not event.said["waits"]
-        return event.kind in (
-            "caught_up", "delete", "deleted", "failover", "resume"
-        )
+        if event.kind in MOVES:  # Each partition whose move ends is announced once, at its end.
+            ends = 1 if event.kind == "caught_up" else len(event.said["targets"])
+            announced = sum(self.guess.is_lone_isr(b) for b in event.batches)
+            return announced < ends and not event.said.get("waits")
+        return event.kind in ("delete", "deleted", "failover", "resume")
