@@ -117,7 +117,7 @@ def epochs(record):
 def test_a_reassignment_raises_an_epoch_that_is_not_cached(simulation):
     """Sections 6.6 and 8.1: up to 2.3 the cache has the old record."""
     ran = run(simulation, event("reassign", 1, targets={("t", 0): (3, 1)}))
-    sent = [row["leader_epoch"] for row in ran.outcome.requests.to_pylist()]
+    sent = [row["leader_epoch"] for row in ran.outcomes[0].requests.to_pylist()]
     assert set(sent) == {6, 5}
     assert epochs(simulation.state.leadership(0)) == (5, 7)
     assert epochs(simulation.unread[0]) == (6, 8)

@@ -263,10 +263,9 @@ class LogWriter:
         self.correlation += 1
         shared = {"n": self.correlation, "controller": self.state.controller_id}
         deleted = sum(r["leader"] == -2 for r in rows)
-        if self.words.since("2.8"):
-            if rows:
-                self.say("cached", broker, added=len(rows) - deleted, deleted=deleted, **shared)
-            return
+        if self.words.since("2.8") and rows:
+            self.say("cached", broker, added=len(rows) - deleted, deleted=deleted, **shared)
+        name = "cached partition" if self.words.since("2.8") else "cached"
         for r in rows:
             if r["leader"] == -2:
                 continue
@@ -276,7 +275,7 @@ class LogWriter:
                     f"(LeaderAndIsrInfo:{record},ReplicationFactor:{len(r['replicas'])}),"
                     f"AllReplicas:{joined(r['replicas'])})"
                 )
-            self.say("cached", broker, record=record, tp=f"{r['topic']}-{r['partition']}", **shared)
+            self.say(name, broker, record=record, tp=f"{r['topic']}-{r['partition']}", **shared)
 
     def _send_stop_replica(self, broker: int, rows: list[Row]) -> None:
         for r in rows:

@@ -22,12 +22,12 @@ election (kafka.controller.KafkaController)
 """What every release from 2.3 on would write."""
 
 
-def short_story(version: str) -> LoggedController:
+def short_story(version: str, trace: bool | None = None) -> LoggedController:
     """Tell how broker 1 becomes controller, 3 fails and comes back, and 2 shuts down."""
     state = read_state(
         BEFORE, brokers=[1, 2, 3], controller_id=-1, leader_recovery_supported=version == "3.9"
     )
-    logged = LoggedController(state, version)
+    logged = LoggedController(state, version, trace)
     logged.fail_over(1)
     logged.create_topics({"wide": [[1, 2, 3], [2, 3, 1], [3, 1, 2]], "solo": [[3]]})
     logged.change_brokers(failed=[3])

@@ -202,8 +202,7 @@ def _election(whole: Whole, line: Statement) -> Iterator[Claim]:
     for ran in whole.window(line.entry.time):
         if ran.event.kind == "rebalance":
             groups: dict[int, set[Any]] = {}
-            outcome = ran.outcome
-            if outcome is not None:
+            for outcome in ran.outcomes:
                 for row in outcome.elections.to_pylist():
                     groups.setdefault(row["step"], set()).add((row["topic"], row["partition"]))
             found = [frozenset(group) for group in groups.values()]

@@ -170,9 +170,9 @@ def _state_at_startup(view: View, row: int, broker: int | None, now: Any) -> Any
     they moved was before as they found it.
     """
     ran = view.simulation.ran[-1] if view.simulation.ran else None
-    if ran is None or ran.event.kind != "failover" or ran.outcome is None:
+    if ran is None or ran.event.kind != "failover" or not ran.outcomes:
         return now
-    started = next((step for step, action in enumerate(ran.outcome.actions)
+    started = next((step for step, action in enumerate(ran.outcomes[0].actions)
                     if action.startswith("partition states at startup")), 0)
     for item in view.simulation.items.get(row, ()):
         if item.event is ran.event and item.step > started and item.key[:2] == (

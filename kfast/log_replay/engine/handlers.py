@@ -21,22 +21,26 @@ from kfast.log_replay.events.events import LogEvent
 from kfast.log_replay.wording.values import Partition
 from kfast.schema import FLAG_BEING_REASSIGNED
 
+Result = Outcome | list[Outcome] | None
+"""What the calls of an event lead to: most events are one call, or none."""
+
 MOST_WRITES = 8
 """More ISR writes than this at one time are not believed."""
 
 
 def run(simulation: Simulation, event: LogEvent) -> Ran:
     """Run one event; what it did is kept in the simulation."""
-    outcome: Outcome | None = None
+    result: Result = None
     survivors: dict[int, int] = {}
     if simulation.has_room_for(event):
         before = BEFORE.get(event.kind)
         simulation.written = before(simulation, event) if before is not None else []
         records = records_before(simulation, event)
         with lent(simulation, event):
-            outcome = RUN[event.kind](simulation, event)
+            result = RUN[event.kind](simulation, event)
         survivors = keep_survivors(simulation, event, records)
-    ran = simulation.note(event, outcome)
+    outcomes = result if isinstance(result, list) else [] if result is None else [result]
+    ran = simulation.note(event, outcomes)
     say_survivors(simulation, event, survivors)
     say_in_order(simulation, event)
     return ran
@@ -90,26 +94,26 @@ def _shutdown(simulation: Simulation, event: LogEvent) -> Outcome | None:
     return simulation.controller.controlled_shutdown(event.said["broker"])
 
 
-def _topics(simulation: Simulation, event: LogEvent) -> Outcome:
+def _topics(simulation: Simulation, event: LogEvent) -> list[Outcome]:
     state = simulation.state
     created = _by_topic(event.said["created"])
     names = [name for name in state.topic.to_pylist() if _exists(simulation, name)]
     gone = [name for name in event.said["deleted"] if name in names]
     new = {topic: parts for topic, parts in created.items() if topic not in names}
-    outcome = simulation.controller.on_topic_change(created=new, gone=gone)
-    for topic in set(created) - set(new):
-        outcome = simulation.controller.on_partition_modifications(topic, created[topic])
-    return outcome
+    return [
+        simulation.controller.on_topic_change(created=new, gone=gone),
+        *(simulation.controller.on_partition_modifications(topic, parts)
+          for topic, parts in created.items() if topic not in new),
+    ]
 
 
-def _partitions(simulation: Simulation, event: LogEvent) -> Outcome | None:
-    outcome = None
-    for topic, parts in _by_topic(event.said["created"]).items():
-        if _exists(simulation, topic):
-            outcome = simulation.controller.on_partition_modifications(topic, parts)
-        else:
-            outcome = simulation.controller.on_topic_change(created={topic: parts})
-    return outcome
+def _partitions(simulation: Simulation, event: LogEvent) -> list[Outcome]:
+    return [
+        simulation.controller.on_partition_modifications(topic, parts)
+        if _exists(simulation, topic)
+        else simulation.controller.on_topic_change(created={topic: parts})
+        for topic, parts in _by_topic(event.said["created"]).items()
+    ]
 
 
 def _by_topic(assignments: Mapping[Partition, Any]) -> dict[str, dict[int, list[int]]]:
@@ -125,15 +129,18 @@ def _exists(simulation: Simulation, topic: str) -> bool:
     return row is not None and bool(state.topic_exists[row])
 
 
-def _isr(simulation: Simulation, event: LogEvent) -> Outcome | None:
+def _isr(simulation: Simulation, event: LogEvent) -> Result:
     """Leaders changed ISRs: by request, or by themselves with a notification."""
-    if _is_notified(event):
+    if _is_notified(simulation, event):
         return _notified(simulation, event)
     return _altered(simulation, _wanted(simulation, event))
 
 
-def _is_notified(event: LogEvent) -> bool:
-    return bool(event.said.get("notified") or event.inferred)
+def _is_notified(simulation: Simulation, event: LogEvent) -> bool:
+    """Whether leaders wrote, and let the controller know; else they ask it to write."""
+    return bool(event.said.get("notified")) or (
+        event.inferred and not simulation.controller.profile.has_alter_partition
+    )
 
 
 def _wanted(simulation: Simulation, event: LogEvent) -> dict[int, tuple[Any, int | None]]:
@@ -146,10 +153,10 @@ def _wanted(simulation: Simulation, event: LogEvent) -> dict[int, tuple[Any, int
     }
 
 
-def _altered(simulation: Simulation, wanted: dict[int, Any]) -> Outcome | None:
+def _altered(simulation: Simulation, wanted: dict[int, Any]) -> list[Outcome]:
     """AlterPartition: a request by each leader."""
     state = simulation.state
-    outcome = None
+    outcomes = []
     groups: dict[int, list[int]] = {}
     for row, (isr, _) in wanted.items():
         leadership = state.leadership(row)
@@ -158,11 +165,11 @@ def _altered(simulation: Simulation, wanted: dict[int, Any]) -> Outcome | None:
     for leader, rows in sorted(groups.items()):
         records = state.records[rows]
         epoch = simulation.broker_epoch(leader)
-        outcome = simulation.controller.alter_partition(
+        outcomes.append(simulation.controller.alter_partition(
             leader, -1 if epoch is None else epoch, rows, records["leader_epoch"].copy(),
             [wanted[row][0] for row in rows], records["version"].copy(),
-        )
-    return outcome
+        ))
+    return outcomes
 
 
 def _notified(simulation: Simulation, _event: LogEvent) -> Outcome | None:
@@ -264,7 +271,7 @@ def _modified(simulation: Simulation, _event: LogEvent) -> Outcome:
 
 def _leaders_wrote(simulation: Simulation, event: LogEvent) -> list[int]:
     """ISRs that leaders wrote before they notified the controller; the rows concerned."""
-    if not _is_notified(event):
+    if not _is_notified(simulation, event):
         return []
     wanted = _wanted(simulation, event)
     for row, (isr, version) in wanted.items():
@@ -373,7 +380,7 @@ BEFORE: dict[str, Callable[[Simulation, LogEvent], list[int]]] = {
 }
 """What leaders write before each kind of event; gives the rows that the event is about."""
 
-RUN: dict[str, Callable[[Simulation, LogEvent], Outcome | None]] = {
+RUN: dict[str, Callable[[Simulation, LogEvent], Result]] = {
     "failover": _failover, "resume": _resume, "brokers": _brokers, "shutdown": _shutdown,
     "topics": _topics, "partitions": _partitions, "isr": _isr, "rebalance": _rebalance,
     "election": _election, "reassign": _reassign, "caught_up": _caught_up, "delete": delete,

@@ -263,9 +263,9 @@ def _value(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def sendings_of(outcome: Outcome) -> list[Sending]:
-    """What each step sent, step by step; also steps that sent nothing."""
-    found = [Sending(step) for step in range(len(outcome.actions))]
+def sendings_of(outcome: Outcome, first: int) -> list[Sending]:
+    """What each step sent, step by step from a number on; also steps that sent nothing."""
+    found = [Sending(first + step) for step in range(len(outcome.actions))]
     for row in outcome.requests.to_pylist():
         sending, broker = found[row["step"]], row["broker_id"]
         if row["kind"] == "LeaderAndIsr":

@@ -31,7 +31,7 @@ class Ran:
     """An event that ran."""
 
     event: LogEvent
-    outcome: Outcome | None
+    outcomes: list[Outcome]
     sendings: list[Sending]
     made: list[tuple[int, Item]] = field(default_factory=list)
     """Items with their rows, until they have been looked at."""
@@ -354,7 +354,7 @@ class Simulation:
                 continue
             if ran.event.number <= item.event.number:
                 return ran.event is item.event
-            if ran.outcome is not None and ran.sendings and time - ran.event.time > TIE_MS:
+            if ran.outcomes and ran.sendings and time - ran.event.time > TIE_MS:
                 return False
         return False
 
@@ -391,7 +391,7 @@ class Simulation:
         """Whether there is anything that the event can act on."""
         return bool(self.state.n_brokers) or event.kind in ("failover", "resume", "brokers")
 
-    def note(self, event: LogEvent, outcome: Outcome | None) -> Ran:
+    def note(self, event: LogEvent, outcomes: list[Outcome]) -> Ran:
         """Keep what an event did."""
         before = self.vacant
         self._note_new_rows(event)
@@ -399,22 +399,26 @@ class Simulation:
         self._configure()
         sendings: list[Sending] = []
         new: list[tuple[int, Item]] = []
-        if outcome is not None and outcome.actions:
+        epoch = event.term.epoch if event.term.epoch is not None else -1
+        for outcome in outcomes:
+            if not outcome.actions:
+                continue
             places = {
                 (p.topic, p.partition[1]): row for row, p in enumerate(self.possibility)
                 if row not in before or row not in self.vacant  # It was there, or is now.
             }
-            epoch = event.term.epoch if event.term.epoch is not None else -1
             made = items_of(
                 outcome, places, self.records_before, epoch, self._leaders(),
                 tells_all=not self.controller.profile.has_broker_epochs,
             )
-            new = [(row, Item(event, step, event.time, key, said)) for row, key, step, said in made]
-            for row, item in new:
-                self.items.setdefault(row, []).append(item)
-            sendings = sendings_of(outcome)
-        if event.kind == "shutdown" and outcome is not None and not any(
-            "stop followed" in action for action in outcome.actions
+            first = len(sendings)
+            new += [(row, Item(event, first + step, event.time, key, said))
+                    for row, key, step, said in made]
+            sendings += sendings_of(outcome, first)
+        for row, item in new:
+            self.items.setdefault(row, []).append(item)
+        if event.kind == "shutdown" and outcomes and not any(
+            "stop followed" in action for action in outcomes[0].actions
         ):
             # The controller's own batch is sent even when nothing is followed (section 6.3,
             # step 7).
@@ -423,7 +427,7 @@ class Simulation:
             self.heard.clear()
         for sending in sendings:
             self.heard |= sending.asked
-        ran = Ran(event, outcome, sendings, new)
+        ran = Ran(event, outcomes, sendings, new)
         self.ran.append(ran)
         return ran
 

@@ -37,7 +37,9 @@ def queue(simulation: Simulation, topics: tuple[str, ...]) -> None:
     state.queue_topic_deletion(topic_names(simulation, topics))
 
 
-def deleted(simulation: Simulation, event: LogEvent) -> Outcome | None:
+def deleted(
+    simulation: Simulation, event: LogEvent
+) -> Outcome | list[Outcome] | None:
     """A broker answers that it deleted replicas, or failed to: those that a line names.
 
     Where no line names any, each broker answers, or the next one, that it deleted all.
@@ -54,20 +56,20 @@ def deleted(simulation: Simulation, event: LogEvent) -> Outcome | None:
 
 def _answered(
     simulation: Simulation, failures: Mapping[tuple[str, int, int], bool]
-) -> Outcome | None:
+) -> list[Outcome]:
     """Brokers answer for some replicas; which of them failed."""
-    outcome = None
+    outcomes = []
     answers: dict[int, dict[int, bool]] = {}
     for (topic, number, broker), failed in failures.items():
         for row in simulation.rows_of((topic, number)):
             answers.setdefault(broker, {})[row] = failed
     for broker, rows in sorted(answers.items()):
         if broker in simulation.state.broker_id:
-            outcome = simulation.controller.on_stop_replica_response(
+            outcomes.append(simulation.controller.on_stop_replica_response(
                 broker, np.array(sorted(rows), np.int32),
                 np.array(sorted(row for row, failed in rows.items() if failed), np.int32),
-            )
-    return outcome
+            ))
+    return outcomes
 
 
 def _next_to_answer(simulation: Simulation) -> int | None:

@@ -21,8 +21,8 @@ ASKED_MS = 30_000
 def unclean_topics(statements: Sequence[Statement], lines: Sequence[int]) -> frozenset[str]:
     """Topics with a partition that got a leader from outside its last known ISR.
 
-    Topics for which a line says that unclean elections are enabled are left out: there the line
-    is an event.
+    From the line on that says that a topic's unclean elections, or all topics', are enabled, that
+    line is the event which explains them.
     """
     isr: dict[Partition, frozenset[int]] = {}
     leads: dict[Partition, int] = {}
@@ -57,6 +57,7 @@ def unclean_topics(statements: Sequence[Statement], lines: Sequence[int]) -> fro
                 and len(members) == 1 and members[0] == record.leader
                 and not known & set(members) and not written
                 and line.entry.time - asked.get(partition, -ASKED_MS) >= ASKED_MS
+                and not announced & {partition[0], ""}
             ):
                 found.add(partition[0])
             isr[partition] = frozenset(members)
@@ -64,4 +65,4 @@ def unclean_topics(statements: Sequence[Statement], lines: Sequence[int]) -> fro
                 leaderless.add(partition)
             else:
                 leaderless.discard(partition)
-    return frozenset() if "" in announced else frozenset(found - announced)
+    return frozenset(found)

@@ -263,7 +263,7 @@ def _accept(
     named = "updates" if event.kind == "isr_written" else "partitions"
     partitions = set(event.said[named])
     settle_with(explorer, world, partitions, event.said["reason"], stretch.begin, troubled)
-    explorer.world.simulation.ran.append(Ran(event, None, []))
+    explorer.world.simulation.ran.append(Ran(event, [], []))
 
 
 def settle_with(

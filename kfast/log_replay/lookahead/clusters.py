@@ -14,6 +14,7 @@ from kfast.log_replay.events.announced_events import write_script
 from kfast.log_replay.events.clusters import Cluster
 from kfast.log_replay.events.events import LogEvent, first_registered
 from kfast.log_replay.events.unclean_topics import unclean_topics
+from kfast.log_replay.lookahead.isr_changes import name_isr_changes
 from kfast.log_replay.lookahead.last_isr_members import note_survivors
 from kfast.log_replay.terms.absent_controllers import find_strange
 from kfast.log_replay.terms.requests import note_sessions
@@ -61,6 +62,7 @@ def split_clusters(statements: Sequence[Statement], terms: list[Term]) -> list[C
         _learn_births(statements, cluster)
         cluster.unclean = unclean_topics(statements, lines)
         note_survivors(statements, lines, events)
+        name_isr_changes(statements, lines, events)
         for event in events:
             if event.kind == "caught_up":
                 event.said["ahead"] = look_ahead(

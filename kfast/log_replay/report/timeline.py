@@ -41,9 +41,9 @@ class Watcher:
         event, timeline = ran.event, self.timeline
         timeline.controller, timeline.epoch = event.term.controller, event.term.epoch
         row = timeline.begin(event.kind, describe(event), event.time, inferred=event.inferred)
-        if ran.outcome is not None:
-            row.transitions = sum(ran.outcome.counts.transitions.values())
-            row.refused = ran.outcome.refusals.num_rows
+        for outcome in ran.outcomes:
+            row.transitions += sum(outcome.counts.transitions.values())
+            row.refused += outcome.refusals.num_rows
         self._compare(row, simulation)
         timeline.note_brokers(simulation.registered, event.time)
         timeline.reassigned.change(_reassigned(simulation), event.time, event.time)

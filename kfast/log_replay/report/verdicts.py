@@ -276,7 +276,7 @@ class Checker:
     def _judge(self, number: int, partition: Partition, check: Check) -> None:
         """Judge a value that a line says of a partition."""
         reason = self.adopted.get((number, partition, check.field), "")
-        if check.field == "isr" and (number, partition) in self.reported:
+        if (number, partition, check.field) in self.reported:
             reason = REPORTED
         if check.predicted == UNKNOWN_EPOCH and check.counted == "record_epoch":
             check, reason = check._replace(predicted=None), reason or BEFORE
@@ -316,13 +316,21 @@ def adopted_facts(explorer: Explorer) -> dict[tuple[int, Partition, str], str]:
 
 def _reported(
     cluster: Cluster, statements: Sequence[Statement]
-) -> set[tuple[int, Partition]]:
-    """Lines from which an ISR change was taken that a leader decided."""
-    found: set[tuple[int, Partition]] = set()
+) -> set[tuple[int, Partition, str]]:
+    """Facts from which an ISR change was taken that a leader decided.
+
+    One that no line announces is inferred from the first that names it, so its version is too.
+    """
+    found: set[tuple[int, Partition, str]] = set()
     for event in cluster.events:
         if event.kind != "isr":
             continue
-        wanted = set(event.said.get("updates", ()))
+        named_by = event.said.get("named_by", {})
+        for partition, number in named_by.items():
+            found |= {(number, partition, "isr"), (number, partition, "version")}
+        wanted = set(event.said.get("updates", ())) - set(named_by)
+        if not wanted:
+            continue
         end = min((e.at for e in cluster.events if e.number > event.number), default=1 << 60)
         for number in _from(cluster.lines, event.at, end):
             if not wanted:
@@ -333,7 +341,7 @@ def _reported(
             for partition, _ in subjects(line):
                 if partition in wanted:
                     wanted.discard(partition)
-                    found.add((number, partition))
+                    found.add((number, partition, "isr"))
     return found
 
 

@@ -1,0 +1,177 @@
+"""ISR changes that leaders decided and that only later lines name.
+
+From 3.3 on a controller logs that it sent all brokers so many partitions, and not which ones. A
+broker that traces UpdateMetadata names them, with their records. Every write of a controller raises
+the leader epoch of a record, so one that follows another with the same leader and leader epoch, and
+another ISR, is its leader's. It is put where the controller announced a request of as many
+partitions, after what the record follows and before the first line that names it or a later one.
+
+Most lines decide what a record was, so one that differs from the others is contradicted.
+
+Source: docs/controller.md, sections 1.4 and 6.10, for who writes what.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kfast.log_replay.events.events import LogEvent
+from kfast.log_replay.wording.forms import Statement
+from kfast.log_replay.wording.subjects import subjects
+from kfast.log_replay.wording.values import Partition, Record
+
+Life = tuple[Partition, int]
+"""A partition, and how often it had been created before."""
+
+
+class Content(NamedTuple):
+    """What a version of a record holds."""
+
+    leader: int
+    leader_epoch: int
+    isr: frozenset[int]
+
+
+@dataclass
+class Mentions:
+    """Lines that name one version of a record: how many say what, and the first that does."""
+
+    votes: dict[Content, int] = field(default_factory=dict)
+    first: dict[Content, int] = field(default_factory=dict)
+
+    def add(self, content: Content, number: int) -> None:
+        """Count a line."""
+        self.votes[content] = self.votes.get(content, 0) + 1
+        self.first.setdefault(content, number)
+
+    @property
+    def content(self) -> Content:
+        """What most lines say."""
+        return max(self.votes, key=lambda content: self.votes[content])
+
+    @property
+    def number(self) -> int:
+        """The first line that says so."""
+        return self.first[self.content]
+
+
+@dataclass
+class Request:
+    """An UpdateMetadata request as one broker took it in: its first line, and its records."""
+
+    number: int
+    versions: dict[Life, int] = field(default_factory=dict)
+
+
+Histories = dict[Life, dict[int, Mentions]]
+
+
+def name_isr_changes(
+    statements: Sequence[Statement], lines: Sequence[int], events: Sequence[LogEvent]
+) -> None:
+    """Give events that change ISRs the partitions that only brokers' lines name."""
+    histories, requests = _read(statements, lines)
+    if not requests:
+        return
+    unnamed = [event for event in events if event.kind == "hidden_isr"]
+    places = [event.at for event in unnamed]
+    announced = {
+        (partition, version) for event in events if event.kind == "isr"
+        for partition, (_, version) in event.said.get("updates", {}).items()
+    }
+    placed: dict[tuple[Life, int], int] = {}
+    for request in requests:
+        changed = {
+            life: version for life, version in request.versions.items()
+            if (life, version) not in placed and (life[0], version) not in announced
+            and _is_leaders(histories[life], version)
+        }
+        if not changed or len(changed) < len(request.versions):
+            continue
+        since, until = _bounds(histories, changed, placed, request.number)
+        between = range(bisect.bisect_right(places, since), bisect.bisect_right(places, until))
+        at = next((at for at in between if unnamed[at].said["n"] == len(changed)), None)
+        if at is None:
+            continue
+        event = unnamed.pop(at)
+        placed.update(dict.fromkeys(changed.items(), places.pop(at)))
+        _name(event, {life[0]: histories[life][version] for life, version in changed.items()},
+              {life[0]: version for life, version in changed.items()})
+
+
+def _name(
+    event: LogEvent, changed: dict[Partition, Mentions], versions: dict[Partition, int]
+) -> None:
+    """Make an event one whose partitions are known."""
+    event.kind = "isr"
+    event.said = {
+        "partitions": tuple(changed),
+        "updates": {p: (tuple(sorted(mentions.content.isr)), versions[p])
+                    for p, mentions in changed.items()},
+        "named_by": {p: mentions.number for p, mentions in changed.items()},
+    }
+
+
+def _read(
+    statements: Sequence[Statement], lines: Sequence[int]
+) -> tuple[Histories, list[Request]]:
+    """Every version of a record that lines name; and the requests that brokers trace."""
+    created: dict[Partition, int] = {}
+    histories: Histories = {}
+    requests: list[Request] = []
+    current: dict[int | None, tuple[tuple[int, ...], Request]] = {}
+    for number in lines:
+        line = statements[number]
+        for partition, version, content in _records(line):
+            if line.kind == "partition_led" and line.said["before"] == "NewPartition":
+                created[partition] = created.get(partition, 0) + 1
+            life = partition, created.get(partition, 0)
+            versions = histories.setdefault(life, {})
+            versions.setdefault(version, Mentions()).add(content, number)
+            if line.kind != "cached_partition":
+                continue
+            said = line.said
+            key = said["controller"], said["controller_epoch"], said["correlation"]
+            if line.actor_id not in current or current[line.actor_id][0] != key:
+                current[line.actor_id] = key, Request(number)
+                requests.append(current[line.actor_id][1])
+            current[line.actor_id][1].versions[life] = version
+    return histories, requests
+
+
+def _records(line: Statement) -> Iterator[tuple[Partition, int, Content]]:
+    """Versions of records of which a line says all that counts."""
+    for partition, said in subjects(line):
+        record = said.get("record")
+        if not isinstance(record, Record) or record.leader is None or record.leader < -1:
+            continue
+        if record.leader_epoch is None or record.version is None or record.isr is None:
+            continue
+        yield partition, record.version, Content(
+            record.leader, record.leader_epoch, frozenset(record.isr)
+        )
+
+
+def _is_leaders(versions: dict[int, Mentions], version: int) -> bool:
+    """Whether a leader wrote a version: it differs from the one before in the ISR alone."""
+    if version - 1 not in versions:
+        return False
+    before, after = versions[version - 1].content, versions[version].content
+    return before != after and before[:2] == after[:2]
+
+
+def _bounds(
+    histories: Histories, changed: dict[Life, int], placed: dict[tuple[Life, int], int],
+    number: int,
+) -> tuple[int, int]:
+    """Lines between which a request was sent: after what its records follow, before any later."""
+    since, until = -1, number
+    for life, version in changed.items():
+        before = placed.get((life, version - 1), histories[life][version - 1].number)
+        since = max(since, before)
+        until = min(until, *(mentions.number for later, mentions in histories[life].items()
+                             if later >= version))
+    return since, until
