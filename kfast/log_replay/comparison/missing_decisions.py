@@ -80,6 +80,8 @@ class Decisions:
 
     def note(self, ran: Ran, what: str, simulation: Simulation) -> None:
         """Take down what an event decided; `what` describes it."""
+        if ran.event.kind == "hidden_isr":  # Its only line is the one that it was inferred from.
+            return
         due = [one for one in _due(ran, simulation) if self.levels[one.kind]]
         if due:
             self.due.append((ran.event, what, due))

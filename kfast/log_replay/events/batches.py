@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kfast.log_replay.wording.forms import Statement
-from kfast.log_replay.wording.values import Partition
+from kfast.log_replay.wording.values import Partition, Record
 
 CHANGES, LEADS, METADATA, STOPS = range(4)
 STAGE = {
@@ -27,6 +27,9 @@ STAGE = {
 
 PAUSE_MS = 30_000
 """Lines further apart than this are not of one batch."""
+
+METADATA_PAUSE_MS = 1000
+"""Partitions of one UpdateMetadata are logged in one go: with a longer pause they are of two."""
 
 
 @dataclass
@@ -73,6 +76,7 @@ def split_batches(
     """Batches of one controller's lines, in order; an event that begins (`marks`) ends one."""
     found: list[Batch] = []
     stage, kind = CHANGES, ""
+    told: dict[Partition, Record] = {}
     for number in numbers:
         statement = statements[number]
         if statement.kind not in STAGE:
@@ -82,12 +86,20 @@ def split_batches(
         ends = now < stage or (
             now == stage == METADATA and kind == statement.kind == "sent_update_metadata"
         )
+        one = statement.kind == "sent_update_metadata_partition"
+        if one and stage == METADATA:  # A newer record is of a later call.
+            partition, record = statement.said["partition"], statement.said["record"]
+            ends = (ends or time - found[-1].end > METADATA_PAUSE_MS
+                    or told.get(partition, record)[:4] != record[:4])
         goes_on = stage == LEADS and now == METADATA  # One follows the other in every call.
         if not found or ends or time - found[-1].end > PAUSE_MS or (
             not goes_on
             and bisect.bisect_right(marks, time) > bisect.bisect_right(marks, found[-1].end)
         ):
             found.append(Batch(time, time))
+            told = {}
+        if one:
+            told[statement.said["partition"]] = statement.said["record"]
         _take(found[-1], statement, number)
         stage, kind = now, statement.kind
     return found
