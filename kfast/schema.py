@@ -2155,6 +2155,9 @@ TIMELINE = ResultTable(
         ),
     ),
 )
+UNCLEAN_ELECTION = "unclean_election"
+"""Event of a row of the timeline that is about one election outside the ISR."""
+
 OUTAGES = ResultTable(
     "replay.outages", "kfast.replay(path).outages", "times without a leader, by their begin",
     (

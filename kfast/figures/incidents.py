@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kfast.figures.drawing import AMBER, BLUE, FEWEST_STEPS, RED, figure
+from kfast.schema import UNCLEAN_ELECTION
 from kfast.state.display import escape_control
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["UNCLEAN_ELECTION", "IncidentMarks", "incident_figure", "incident_marks"]
-
-UNCLEAN_ELECTION = "unclean election"
-"""Kind of the events of a timeline that gave partitions a leader from outside their ISR."""
+__all__ = ["IncidentMarks", "incident_figure", "incident_marks"]
 
 FEWEST_MS = 1000
 """A figure spans this at least."""
@@ -212,9 +210,9 @@ def incident_figure(marks: IncidentMarks, title: str = "The incident") -> Figure
         drawn.add_scatter(
             x=[time for time, _ in marks.unclean], yaxis="y2",
             y=[max(n for _, n in marks.leaderless)] * len(marks.unclean),
-            name=UNCLEAN_ELECTION, mode="markers",
+            name="unclean election", mode="markers",
             marker={"color": INK, "symbol": "diamond", "size": 10}, cliponaxis=False,
             hovertext=[escape(what) for _, what in marks.unclean],
-            hovertemplate=f"%{{x}}: %{{hovertext}}<extra>{UNCLEAN_ELECTION}</extra>",
+            hovertemplate="%{x}: %{hovertext}<extra>unclean election</extra>",
         )
     return drawn

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from kfast.figures.incidents import UNCLEAN_ELECTION, IncidentMarks
+from kfast.figures.incidents import IncidentMarks
 from kfast.report.pictures import BLACK, GREEN, ORANGE, RED, SKY, WIDTH, styled
 from kfast.report.wording import plural
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["incident_picture"]
 
-UP, ACTIVE = "broker up", "active controller"
-COLOURS = {UP: SKY, ACTIVE: BLACK, UNCLEAN_ELECTION: RED}
+UP, ACTIVE, UNCLEAN = "broker up", "active controller", "unclean election"
+COLOURS = {UP: SKY, ACTIVE: BLACK, UNCLEAN: RED}
 MOST_LANES_HEIGHT, LANE_HEIGHT, CURVE_HEIGHT = 900, 18, 100
 MOST_LETTERS = 115
 """Of a line below the title."""
@@ -80,7 +80,7 @@ def _time(
 def _colour(marks: IncidentMarks) -> altair.Color:
     import altair as alt
 
-    names = [UP, ACTIVE, *[UNCLEAN_ELECTION][: len(marks.unclean)]]
+    names = [UP, ACTIVE, *[UNCLEAN][: len(marks.unclean)]]
     return alt.Color("mark:N", title=None, scale=alt.Scale(
         domain=names, range=[COLOURS[name] for name in names],
     ))
@@ -136,7 +136,7 @@ def _curve(
     ]
     if marks.unclean and name == "leaderless":
         data = alt.Chart(alt.InlineData(values=[
-            {"time": time, "what": what, "mark": UNCLEAN_ELECTION} for time, what in marks.unclean
+            {"time": time, "what": what, "mark": UNCLEAN} for time, what in marks.unclean
         ]))
         layers.append(data.mark_rule(strokeWidth=1).encode(x=x, color=_colour(marks)))
         layers.append(data.mark_point(shape="diamond", filled=True, size=70, opacity=1).encode(

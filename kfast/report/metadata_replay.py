@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from kfast import __version__
 from kfast.metadata_replay import MetadataReplay
 from kfast.replay_results.verdicts import MISSING, PREDICTED
 from kfast.report.answer import Answer, Document, getters
 from kfast.report.replay import (
     REPLAY_TABLES,
-    draw_facts,
     draw_first,
-    draw_outages,
-    draw_timeline,
-    incident_rows,
+    draw_incident,
+    draw_source,
+    replay_head,
     summarize,
     verdict_on_facts,
     verdict_on_leaders,
@@ -28,24 +26,15 @@ __all__ = ["metadata_replay_answer"]
 def metadata_replay_answer(replay: MetadataReplay, *, top: int) -> Answer:
     """The answer of `kfast replay` for a metadata log."""
     document: Document = {
-        "controller": {"name": replay.profile, "elr": None, "why": replay.why},
-        "kfast": __version__,
-        "command": "replay",
-        "verdict": [],
-        "inputs": [replay.source],
-        "profile": replay.profile,
+        **replay_head(replay, [replay.source], replay.why, top),
         "settings": dict(replay.settings),
-        "files": list(replay.files),
         "records": replay.n_records,
         "first_offset": replay.first_offset,
         "end_offset": replay.end_offset,
-        "notes": list(replay.notes),
-        "top": top,
         "summary": summarize(
             replay.counts, replay.counts[PREDICTED] + replay.counts[MISSING], replay.timeline,
             replay.outages,
         ),
-        "adopted": dict(replay.reasons),
         "unknown": {},
         "kinds": [{"kind": kind, **counts} for kind, counts in replay.kinds.items()],
         "causes": dict(replay.causes),
@@ -61,7 +50,6 @@ def metadata_replay_answer(replay: MetadataReplay, *, top: int) -> Answer:
             }
             for one in replay.contradictions
         ],
-        **incident_rows(replay),
     }
     document["verdict"] = [_verdict(document), verdict_on_leaders(document)]
     return Answer(document, _draw, getters(replay, REPLAY_TABLES))
@@ -81,14 +69,9 @@ def _draw(console: Console, document: Document) -> None:
             f"offset {row['offset']}, {row['cause']}: {row['kind']} of {row['subject']}: {logged}; "
             f"predicted {row['predicted'] or 'nothing'}", "red",
         ))
-    draw_timeline(console, document["timeline"])
-    draw_outages(console, document)
-    draw_facts(console, document)
-    console.print()
-    for line in (
-        (f"Log: {', '.join(document['inputs'])}: {plural(len(document['files']), 'segment')}, "
+    draw_incident(console, document)
+    draw_source(console, document, (
+        f"Log: {', '.join(document['inputs'])}: {plural(len(document['files']), 'segment')}, "
         f"{plural(document['records'], 'record')} from offset {document['first_offset']} to "
-        f"{document['end_offset'] - 1} (kfast {document['kfast']})"),
-        *(f"Note: {note}" for note in document["notes"]),
-    ):
-        console.print(plain(line, "dim"))
+        f"{document['end_offset'] - 1}"
+    ))

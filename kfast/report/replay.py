@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     import altair
 
 __all__ = [
-    "INCIDENT_TABLES", "REPLAY_METRICS", "REPLAY_TABLES", "draw_facts", "draw_first",
-    "draw_outages", "draw_timeline", "incident_rows", "replay_answer",
-    "replay_picture", "summarize",
+    "INCIDENT_TABLES", "REPLAY_METRICS", "REPLAY_TABLES", "draw_first", "draw_incident",
+    "draw_source", "replay_answer", "replay_head", "replay_picture", "summarize",
     "verdict_on_facts", "verdict_on_leaders",
 ]
 
@@ -65,27 +64,17 @@ MOST_TEXT = 300
 
 def replay_answer(sources: Sequence[str], replay: Replay, *, top: int) -> Answer:
     """The answer of `kfast replay`."""
+    why = "told" if replay.release is None else (
+        f"inferred: the wording of the logs is that of Kafka {replay.release}"
+    )
     document = {
-        "controller": {"name": replay.profile, "elr": None, "why": (
-            "told" if replay.release is None
-            else f"inferred: the wording of the logs is that of Kafka {replay.release}"
-        )},
-        "kfast": __version__,
-        "command": "replay",
-        "verdict": [],
-        "inputs": list(sources),
-        "profile": replay.profile,
+        **replay_head(replay, sources, why, top),
         "release": replay.release,
-        "files": list(replay.files),
         "lines": replay.n_lines,
-        "notes": list(replay.notes),
-        "top": top,
         "summary": summarize(
             replay.counts, replay.decisions, replay.timeline, replay.outages,
-            warnings=len(replay.warnings),
-            not_understood=replay.lines["not understood"],
+            warnings=len(replay.warnings), not_understood=replay.lines["not understood"],
         ),
-        "adopted": dict(replay.reasons),
         "unknown": dict(replay.unknown_reasons),
         "kinds": _kinds(replay),
         "entries": dict(replay.lines),
@@ -106,10 +95,28 @@ def replay_answer(sources: Sequence[str], replay: Replay, *, top: int) -> Answer
             {"file": one.file, "line": one.line, "what": one.what} for one in replay.warnings
         ],
         "not_understood": [_place(place) for place in replay.not_understood],
-        **incident_rows(replay),
     }
     document["verdict"] = [verdict_on_facts(document, "fact"), verdict_on_leaders(document)]
     return Answer(document, _draw, getters(replay, REPLAY_TABLES))
+
+
+def replay_head(
+    replay: Replay | MetadataReplay, sources: Sequence[str], why: str, top: int
+) -> Document:
+    """What answers for text logs and for metadata logs have in common."""
+    return {
+        "controller": {"name": replay.profile, "elr": None, "why": why},
+        "kfast": __version__,
+        "command": "replay",
+        "verdict": [],
+        "inputs": list(sources),
+        "profile": replay.profile,
+        "files": list(replay.files),
+        "notes": list(replay.notes),
+        "top": top,
+        "adopted": dict(replay.reasons),
+        **incident_rows(replay),
+    }
 
 
 def summarize(
@@ -206,15 +213,26 @@ def verdict_on_leaders(document: Document) -> str:
 
 def _draw(console: Console, document: Document) -> None:
     _draw_contradictions(console, document)
-    draw_timeline(console, document["timeline"])
-    draw_outages(console, document)
-    draw_facts(console, document)
+    draw_incident(console, document)
     _draw_lines(console, document)
+    draw_source(console, document, (
+        f"Logs: {', '.join(document['inputs'])}: {plural(len(document['files']), 'file')}, "
+        f"{plural(document['lines'], 'line')}"
+    ))
+
+
+def draw_incident(console: Console, document: Document) -> None:
+    """The timeline, who was without a leader, and how the facts were judged."""
+    _draw_timeline(console, document["timeline"])
+    _draw_outages(console, document)
+    _draw_facts(console, document)
+
+
+def draw_source(console: Console, document: Document, source: str) -> None:
+    """What was read, and the notes."""
     console.print()
     for line in (
-        (f"Logs: {', '.join(document['inputs'])}: {plural(len(document['files']), 'file')}, "
-        f"{plural(document['lines'], 'line')} (kfast {document['kfast']})"),
-        *(f"Note: {note}" for note in document["notes"]),
+        f"{source} (kfast {document['kfast']})", *(f"Note: {note}" for note in document["notes"]),
     ):
         console.print(plain(line, "dim"))
 
@@ -249,7 +267,7 @@ def _quoted(place: Document, word: str = "") -> Text:
     return plain(f"  {word}{place['file']}:{place['line']}: {text[:MOST_TEXT]}{more}")
 
 
-def draw_timeline(console: Console, rows: Sequence[Row]) -> None:
+def _draw_timeline(console: Console, rows: Sequence[Row]) -> None:
     """The events, one per row."""
     many = len({row["cluster"] for row in rows}) > 1
     numbers = ("leaderless", "leaders_moved", "isr_changes", "transitions")
@@ -272,7 +290,7 @@ def draw_timeline(console: Console, rows: Sequence[Row]) -> None:
     table.draw(console)
 
 
-def draw_outages(console: Console, document: Document) -> None:
+def _draw_outages(console: Console, document: Document) -> None:
     """Who was without a leader, and for how long; partitions with the same times in one row."""
     groups: dict[tuple[Any, ...], list[str]] = {}
     for row in document["outages"]:
@@ -294,7 +312,7 @@ OUTAGE_COLUMNS = (
 )
 
 
-def draw_facts(console: Console, document: Document) -> None:
+def _draw_facts(console: Console, document: Document) -> None:
     """Facts by verdict and reason, then by kind."""
     summary = document["summary"]
     total = summary["facts"] or 1

@@ -13,7 +13,6 @@ from kfast import schema
 from kfast.figures.incidents import (
     MOST_LANES,
     MOST_STEPS,
-    UNCLEAN_ELECTION,
     incident_figure,
     incident_marks,
 )
@@ -108,15 +107,15 @@ def test_results_draw_themselves(shared_data):
 
 def test_unclean_elections_are_marked(tmp_path):
     marks = incident_marks(*tables(
-        [(START, "failover", "x"), (START + 9000, UNCLEAN_ELECTION, "of t-1")],
+        [(START, "failover", "x"), (START + 9000, schema.UNCLEAN_ELECTION, "of t-1")],
         outages=[("t-1", START + 1000, START + 9000)], moves=[("m-1", START, None)],
         sessions=[(1, None, None)], terms=[(1, 7, START, None)],
     ))
     assert marks.unclean == [(START + 9000, "of t-1")]
     seen = texts(written(tmp_path, marks, ".svg"))
-    assert UNCLEAN_ELECTION in seen
+    assert "unclean election" in seen
     assert any("being reassigned" in line for line in seen)
-    assert incident_figure(marks).data[-1].name == UNCLEAN_ELECTION
+    assert incident_figure(marks).data[-1].name == "unclean election"
 
 
 @pytest.mark.parametrize("events", [(), ((START, "failover", "x"),)])
@@ -157,7 +156,7 @@ def test_a_year_of_300_brokers(tmp_path):
 def test_hostile_names_stay_names(tmp_path, ending):
     """Neither markup nor control characters of a name get into a picture."""
     marks = incident_marks(*tables(
-        [(START, "failover", HOSTILE), (START + 9, UNCLEAN_ELECTION, HOSTILE)],
+        [(START, "failover", HOSTILE), (START + 9, schema.UNCLEAN_ELECTION, HOSTILE)],
         outages=[(HOSTILE, START, START + 9)], sessions=[(1, None, None)],
     ))
     data = written(tmp_path, marks, ending, HOSTILE).decode()
