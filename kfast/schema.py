@@ -2155,7 +2155,7 @@ TIMELINE = ResultTable(
         ),
     ),
 )
-UNCLEAN_ELECTION = "unclean_election"
+UNCLEAN_ELECTION = "unclean election"
 """Event of a row of the timeline that is about one election outside the ISR."""
 
 OUTAGES = ResultTable(
