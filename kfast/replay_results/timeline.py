@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -19,6 +19,9 @@ from kfast.schema import (
 )
 
 NOTHING_MERGED: Mapping[str, str] = MappingProxyType({})
+UNCLEAN_ELECTION = "unclean election"
+"""The event of a row that is about one election outside the ISR."""
+
 MERGED_MS = 60_000
 """Events of one kind that follow one another within the same minute may count as one."""
 
@@ -157,6 +160,28 @@ class Timeline:
         if self.terms:
             self.terms[-1] = (*self.terms[-1][:3], time)
         self.terms.append((controller, epoch, time, None))
+
+    def note_unclean(self, name: str, time: int, election: Mapping[str, Any]) -> None:
+        """Add a row for an election outside the ISR, and what it may have cost.
+
+        Parameters
+        ----------
+        name : str
+            The partition.
+        time : int
+        election : mapping
+            `isr_before`, `leader` and `leader_epoch`, as in `schema.ELECTIONS`.
+        """
+        isr, leader, epoch = election["isr_before"], election["leader"], election["leader_epoch"]
+        members = ",".join(map(str, isr)) or "nobody"
+        what = (
+            f"{name}: unclean election of broker {leader}, ISR was {members}, leader epoch "
+            f"{epoch - 1} to {epoch}; records from the end of its log to that of the last leader "
+            "in the ISR may be lost, how many no controller's log says"
+        )
+        row = Row(time, self.cluster, self.controller, self.epoch, UNCLEAN_ELECTION, what)
+        row.leaderless = len(self.leaderless.since)
+        self.rows.append(row)
 
     def delete(self, names: Iterable[str], time: int) -> None:
         """Partitions that are deleted have no leader and no reassignment any longer."""

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from kfast.figures.incidents import UNCLEAN_ELECTION
 from kfast.log_replay import replay
 from tests.support.log_forms import FORMS, VERSIONS, Wording
 from tests.support.log_writer import LoggedController
@@ -187,3 +188,18 @@ def test_a_decision_that_is_not_there_is_missing(version, tmp_path):
         assert missing, line
         assert all(one.event and one.predicted and not one.logged for one in missing)
         assert found.counts["missing"] == len(missing) < found.decisions
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.4", "3.9"])
+def test_an_unclean_election_is_adopted_and_has_a_row_of_its_own(version, tmp_path):
+    """No line says that the topic allows it: its leader and ISR are taken from the log."""
+    tell_story(version, bounced=version == "2.4").log.save(tmp_path)
+    found = replay(tmp_path)
+    assert [str(one) for one in found.contradictions] == []
+    assert found.reasons["an election outside the ISR that nothing announced"] == 2
+    (row,) = [
+        row for row in found.timeline.to_pylist() if row["event"] == UNCLEAN_ELECTION
+    ]
+    assert row["what"].startswith(
+        "risky-0: unclean election of broker 1, ISR was 2, leader epoch "
+    )

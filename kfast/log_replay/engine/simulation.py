@@ -35,6 +35,8 @@ class Ran:
     sendings: list[Sending]
     made: list[tuple[int, Item]] = field(default_factory=list)
     """Items with their rows, until they have been looked at."""
+    last_members: tuple[Partition, ...] = ()
+    """Partitions of whose ISR another member stays than by the rule, as later lines tell."""
 
 
 class Simulation:

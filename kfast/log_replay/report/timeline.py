@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
+from typing import Any
 
 import numpy as np
 
 from kfast.log_replay.comparison.facts import name_of
+from kfast.log_replay.engine.rows import plain_topic
 from kfast.log_replay.engine.simulation import Ran, Simulation
 from kfast.log_replay.events.clusters import Cluster
 from kfast.log_replay.events.events import LogEvent
@@ -49,6 +51,8 @@ class Watcher:
         timeline.reassigned.change(_reassigned(simulation), event.time, event.time)
         if event.kind in OFTEN_IDLE and not row.changed_anything:
             timeline.rows.pop()
+        for partition, election in unclean_elections(ran):
+            timeline.note_unclean(name_of(partition), event.time, election)
 
     def _compare(self, row: Row, simulation: Simulation) -> None:
         now: dict[Partition, tuple[int, frozenset[int]]] = {}
@@ -87,6 +91,16 @@ def _reassigned(simulation: Simulation) -> set[str | int]:
     moving = (state.records["adding"] | state.records["removing"]) != 0
     moving[list(state.reassignment_targets)] = True
     return {name_of(simulation.possibility[row].partition) for row in np.flatnonzero(moving)}
+
+
+def unclean_elections(ran: Ran) -> list[tuple[Partition, dict[str, Any]]]:
+    """Elections of an event that chose leaders outside the ISR, with their partitions."""
+    return [
+        ((plain_topic(row["topic"]), row["partition"]), row)
+        for outcome in ran.outcomes
+        for row in outcome.elections.filter(outcome.elections.column("unclean")).to_pylist()
+        if row["code"] == "ELECTED"
+    ]
 
 
 def describe(event: LogEvent) -> str:

@@ -17,8 +17,13 @@ from kfast.log_replay.comparison.cluster_lines import WHOLE
 from kfast.log_replay.comparison.counts import broker_epoch
 from kfast.log_replay.comparison.facts import (
     BEFORE,
+    INFERRED,
+    LAST_MEMBER,
     REMEMBERED,
     REPORTED,
+    UNCLEAN,
+    WRITES,
+    WRITTEN,
     Fact,
     name_of,
     unpredicted,
@@ -34,11 +39,11 @@ from kfast.log_replay.engine.rows import (
     row_of,
     with_states,
 )
-from kfast.log_replay.engine.simulation import Simulation
+from kfast.log_replay.engine.simulation import Ran, Simulation
 from kfast.log_replay.events.clusters import Cluster
 from kfast.log_replay.events.events import LogEvent, is_hole
 from kfast.log_replay.histories.explorer import Explorer
-from kfast.log_replay.report.timeline import Watcher, describe
+from kfast.log_replay.report.timeline import Watcher, describe, unclean_elections
 from kfast.log_replay.terms.terms import Term
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.subjects import subjects
@@ -88,6 +93,13 @@ class Checker:
         self.facts: list[Fact] = []
         self.watcher = Watcher(cluster)
         name = find_profile(profile).name.removeprefix("zk-")
+        self.inferred_from: set[int] = set()
+        self.sources: dict[tuple[Partition, str], str] = {}
+        """Reason why the next fact of a partition's field is adopted."""
+        self.announced = {
+            statements[number].said["partition"][0] for number in cluster.lines
+            if statements[number].kind == "elects_unclean"
+        }
         self.decisions = Decisions(cluster, statements, name)
         self.reported = _reported(cluster, statements)
         self.least: dict[tuple[Partition, str], int] = {}
@@ -119,6 +131,23 @@ class Checker:
         self.watcher.note(ran, self.world.simulation)
         self.decisions.note(ran, describe(event), self.world.simulation)
         ran.made = []
+        self._note_sources(ran)
+
+    def _note_sources(self, ran: Ran) -> None:
+        """Take down which facts an event is made from, so that they are not predicted by it."""
+        event = ran.event
+        if event.inferred and event.batches:
+            self.inferred_from.update(event.batches[0].statements)
+        for partition in ran.last_members:
+            self.sources[partition, "isr"] = LAST_MEMBER
+        for partition in event.said.get("ahead", ()):
+            self.sources[partition, "version"] = WRITES
+        if event.kind == "isr_written":
+            for partition in event.said["updates"]:
+                self.sources[partition, "isr"] = WRITTEN
+        for partition, _ in unclean_elections(ran):
+            if partition[0] in self.cluster.unclean - self.announced:
+                self.sources[partition, "leader"] = self.sources[partition, "isr"] = UNCLEAN
 
     def _adopt(self, point: LogEvent) -> None:
         """Give partitions the records that were found for this point."""
@@ -224,7 +253,8 @@ class Checker:
             reason = said.reason or BEFORE
             verdict = unpredicted(reason)
         elif said.predicted is not MISSING and said.logged == said.predicted:
-            verdict, reason = PREDICTED, ""
+            reason = INFERRED if number in self.inferred_from else ""
+            verdict = ADOPTED if reason else PREDICTED
         else:
             verdict, reason = CONTRADICTED, ""
         self.facts.append(Fact(
@@ -280,6 +310,9 @@ class Checker:
             reason = REPORTED
         if check.predicted == UNKNOWN_EPOCH and check.counted == "record_epoch":
             check, reason = check._replace(predicted=None), reason or BEFORE
+        if agrees(check):
+            source = self.sources.pop((partition, check.field), "")
+            reason = reason or source or (INFERRED if number in self.inferred_from else "")
         if check.predicted is None:
             reason = reason or REMEMBERED
             verdict = unpredicted(reason)
