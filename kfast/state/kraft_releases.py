@@ -14,6 +14,8 @@ from kfast.errors import ArgumentError
 
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
+LOWEST_BOOTSTRAP_LEVEL = 4
+"""Of `metadata.version`: older ones have no record of it. MetadataVersion.java, 3.x."""
 KRAFT_VERSION_LEVEL = 1
 """What the raft layer says of `kraft.version`; the metadata log does not have it."""
 ELR_VERSION = "eligible.leader.replicas.version"
@@ -195,7 +197,7 @@ def note_newer(level: int) -> list[str]:
     return [note] if level > newest.latest_metadata_version else []
 
 
-METADATA_CHANGED_AT = (7, 8, 11, 13, 14, 15, 17, 23, 30)
+METADATA_CHANGED_AT = (3, 5, 6, 7, 8, 11, 13, 14, 15, 17, 23, 30)
 """Levels that changed the metadata, so that no downgrade may pass them.
 
 Source: MetadataVersion.java, `didMetadataChange`.

@@ -92,7 +92,9 @@ class LockstepSequence(EveryRuleSequence):
             yield self.draw()
 
     def draw(self) -> Json:
-        """The next event; some ask for several things at once."""
+        """The next event; some ask for several things at once, which may delete every topic."""
+        if not self.topics:
+            return self._create()
         event = super().draw()
         while event["op"] in ROWS and self.rng.random() < self.share_merged:
             other = super().draw()
@@ -110,6 +112,34 @@ class LockstepSequence(EveryRuleSequence):
         event[place] += [row for row in other[place] if not keys_of(row) & present]
         if "mistake" in other:
             event["mistake"] = other["mistake"]
+
+    def _heartbeat(self) -> Json:
+        """Some heartbeats wish for several things, or come from a broker that is behind."""
+        event = super()._heartbeat()
+        for wish in ("want_fence", "want_shut_down"):
+            if self.rng.random() < 0.1:
+                event[wish] = True
+        if self.rng.random() < 0.2:
+            event["metadata_offset"] -= self.rng.randint(1, 30)
+        return event
+
+    def _reassign(self) -> Json:
+        """Some plans are for what is moving already, and may not change its number of replicas."""
+        event = super()._reassign()
+        moving = [
+            (topic.name, number, partition)
+            for topic in self.topics for number, partition in topic.partitions.items()
+            if partition.removing or partition.adding
+        ]
+        if moving and self.rng.random() < 0.3:
+            name, number, partition = self.rng.choice(moving)
+            staying = len({*partition.replicas} - {*partition.removing})
+            ids = [broker.id for broker in self.brokers]
+            size = min(self.rng.choice([staying, len(partition.replicas)]), len(ids))
+            row = {"partition": number, "replicas": self.rng.sample(ids, size)}
+            event |= {"topics": [{"topic": name, "partitions": [row]}]}
+            event["allow_rf_change"] = self.rng.random() < 0.5
+        return event
 
     def _elect(self) -> Json:
         """Some elections are for several topics."""

@@ -68,6 +68,31 @@ def test_a_value_that_no_record_can_hold_is_a_fault(make, profile, level, value)
 
 
 @CONTROLLERS
+@pytest.mark.parametrize(("level", "code"), [
+    (2, "INVALID_UPDATE_VERSION"), (3, "INVALID_UPDATE_VERSION"), (4, "NONE"),
+])
+def test_no_metadata_version_below_4_can_be_finalized(make, level, code):
+    """Kafka 3.9.1."""
+    record = {"type": "FEATURE_LEVEL_RECORD", "version": 0, "name": "metadata.version",
+              "featureLevel": level}
+    case = case_of("kraft-3.9", 1, (
+        {"op": "update_features", "updates": {"metadata.version": level}},
+        {"response": {"error": code}, "records": [record] if code == "NONE" else []},
+    ))
+    assert run_case(case, make)[1] == []
+
+
+@CONTROLLERS
+@pytest.mark.parametrize("level", [5, 6])
+def test_levels_5_and_6_changed_the_metadata(make, level):
+    """Kafka 3.9.1."""
+    event = {"op": "update_features", "updates": {"metadata.version": level - 1},
+             "types": {"metadata.version": "unsafe_downgrade"}}
+    answer = {"response": {"error": "INVALID_UPDATE_VERSION"}, "records": []}
+    assert run_case(case_of("kraft-3.9", level, (event, answer)), make)[1] == []
+
+
+@CONTROLLERS
 def test_10_001_partitions_are_too_many_for_one_request_from_3_9_1(make):
     """Kafka 3.9.1."""
     topic = {"name": "t", "topic_id": "IPS5xrTzWr_Yvd38Ws2xtA", "configs": {}, "assignments": [],

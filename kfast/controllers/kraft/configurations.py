@@ -17,6 +17,7 @@ from kfast.state.kraft_releases import (
     ELR_VERSION,
     KRAFT_VERSION,
     KRAFT_VERSION_LEVEL,
+    LOWEST_BOOTSTRAP_LEVEL,
     METADATA_VERSION,
     MIN_INSYNC_REPLICAS,
     UNCLEAN_LEADER_ELECTION,
@@ -251,7 +252,8 @@ def is_allowed(
     if name == KRAFT_VERSION and engine.release.kraft_version_by_raft:
         return level >= current
     if name == METADATA_VERSION:
-        return level >= current or not MetadataVersion(current).metadata_changes_down_to(level)
+        changes = MetadataVersion(current).metadata_changes_down_to(level)
+        return level >= LOWEST_BOOTSTRAP_LEVEL and (level >= current or not changes)
     if name == ELR_VERSION and level > 0:
         return MetadataVersion(proposed[METADATA_VERSION]).is_elr_supported
     return name in supported or not engine.release.refuses_unknown_features

@@ -12,6 +12,7 @@ from kfast.controllers import ConfigChange
 from kfast.state.kraft_releases import (
     ELR_VERSION,
     KRAFT_VERSION,
+    LOWEST_BOOTSTRAP_LEVEL,
     METADATA_VERSION,
     MIN_INSYNC_REPLICAS,
     MetadataVersion,
@@ -174,7 +175,7 @@ def check_feature(
         wrong = wrong or level < current
     elif name == METADATA_VERSION:
         changed = MetadataVersion(current).metadata_changes_down_to(level)
-        wrong = wrong or (level < current and changed)
+        wrong = wrong or level < LOWEST_BOOTSTRAP_LEVEL or (level < current and changed)
     elif name not in state.release.supported_features:
         wrong = wrong or state.release.refuses_unknown_features
     elif name == ELR_VERSION and level > 0:
