@@ -132,9 +132,16 @@ def _exists(simulation: Simulation, topic: str) -> bool:
 
 def _isr(simulation: Simulation, event: LogEvent) -> Result:
     """Leaders changed ISRs: by request, or by themselves with a notification."""
-    if _is_notified(simulation, event):
-        return _notified(simulation, event)
-    return _altered(simulation, _wanted(simulation, event))
+    state = simulation.state
+    moving = state.n_reassigned
+    if event.said.get("completes_later"):  # No reassignment ends: another line says when.
+        state.n_reassigned = 0
+    try:
+        if _is_notified(simulation, event):
+            return _notified(simulation, event)
+        return _altered(simulation, _wanted(simulation, event))
+    finally:
+        state.n_reassigned = moving
 
 
 def _is_notified(simulation: Simulation, event: LogEvent) -> bool:

@@ -63,7 +63,10 @@ def split_clusters(statements: Sequence[Statement], terms: list[Term]) -> list[C
         cluster.unclean = unclean_topics(statements, lines)
         note_survivors(statements, lines, events)
         name_isr_changes(statements, lines, events)
+        later = any(event.kind == "caught_up" for event in events)
         for event in events:
+            if event.kind == "isr":
+                event.said["completes_later"] = later
             if event.kind == "caught_up":
                 event.said["ahead"] = look_ahead(
                     statements, lines, event.at, {event.said["partition"]}
