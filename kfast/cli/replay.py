@@ -14,7 +14,7 @@ from kfast.cli.options import controller_option, output_options, plot_option, to
 from kfast.cli.output import Destination, echo, progress_bar
 from kfast.errors import ArgumentError, InputError
 from kfast.io import open_metadata
-from kfast.log_replay import Replay, replay
+from kfast.log_replay import Replay, ReplayInterrupted, replay
 from kfast.metadata_replay import MetadataReplay, replay_metadata
 from kfast.report.metadata_replay import metadata_replay_answer
 from kfast.report.pictures import write_picture
@@ -44,6 +44,8 @@ def replay_command(
     Of a KRaft cluster, DIRECTORY is the folder __cluster_metadata-0 of a controller or broker:
     every decision of its controllers is predicted from the records before it.
 
+    Ctrl-C ends it with what is judged by then, and with the exit code 130.
+
     The exit code is 4 if anything is contradicted or missing: --fail-on 'contradicted>0' and
     'missing>0' are always tested. JSON lists all rows, whatever --top says.
 
@@ -67,12 +69,17 @@ def replay_command(
     others = [one for one in destination.conditions if one.text not in texts]
     destination = replace(destination, conditions=(*always, *others))
     found: Replay | MetadataReplay
-    with progress_bar("Replaying"):
+    with progress_bar("Replaying") as progress:
         if of_metadata:
             found = replay_metadata(directory[0], controller)
             answer = metadata_replay_answer(found, top=top)
         else:
-            found = replay(directory, controller)
+            try:
+                found = replay(directory, controller, progress=progress)
+            except ReplayInterrupted as interrupted:
+                answer = replay_answer(directory, interrupted.replay, top=top)
+                replace(destination, conditions=()).write(answer)
+                raise
             answer = replay_answer(directory, found, top=top)
     if plot is not None:
         write_picture(replay_picture(answer.document, found), plot)

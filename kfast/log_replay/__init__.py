@@ -1,5 +1,11 @@
 """Replay: what a real controller's log says, compared with what kfast predicts."""
 
-from kfast.log_replay.report.replay import Contradiction, Place, Replay, replay
+from kfast.log_replay.report.replay import (
+    Contradiction,
+    Place,
+    Replay,
+    ReplayInterrupted,
+    replay,
+)
 
-__all__ = ["Contradiction", "Place", "Replay", "replay"]
+__all__ = ["Contradiction", "Place", "Replay", "ReplayInterrupted", "replay"]

@@ -6,7 +6,9 @@ begins at -1 when the process starts; a line tells the epoch it had before.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from kfast.log_replay.engine.predictions import Item
@@ -27,31 +29,63 @@ NEVER = Heard(-1, -1)
 RESTART_MS = 120_000
 """A broker registers within this time of its start; later, it had lost its session."""
 
-LATEST = 1 << 62
+MOST_USED = 256
+"""Requests of a row of which it is remembered that a broker's lines were about them."""
+
 RECEIVED = frozenset({"received", "received_dump"})
 """Lines that begin the story of a partition in a request."""
 
 
-class BrokerSide:
-    """What brokers remember, row by row.
+@dataclass
+class RowMemory:
+    """What brokers remember of one row, by broker.
 
     Attributes
     ----------
-    memory : dict
-        `Heard` by (broker, row).
+    heard : dict
+    handled : dict
+        The request that the last lines were about, and what names it.
+    used : dict
+        Requests, by their order, that lines were about.
+    cached : dict
+        Order of the last UpdateMetadata that was taken in.
+    """
+
+    heard: dict[int, Heard] = field(default_factory=dict)
+    handled: dict[int, tuple[Any, Item]] = field(default_factory=dict)
+    used: dict[int, set[tuple[float, int]]] = field(default_factory=dict)
+    cached: dict[int, tuple[float, int]] = field(default_factory=dict)
+
+    def use(self, broker: int, item: Item) -> None:
+        """A line of a broker is about a request; the oldest are forgotten."""
+        used = self.used.setdefault(broker, set())
+        used.add(item.order)
+        if len(used) > 2 * MOST_USED:
+            self.used[broker] = set(sorted(used)[-MOST_USED:])
+
+    def copy(self) -> RowMemory:
+        """Make an independent copy."""
+        used = {broker: set(orders) for broker, orders in self.used.items()}
+        return RowMemory(dict(self.heard), dict(self.handled), used, dict(self.cached))
+
+
+class BrokerSide:
+    """What brokers remember.
+
+    Attributes
+    ----------
+    rows : dict
+        Of each row.
     fresh : dict
         Whether a broker's process is known to have started after the log began; None where it may
         have been restarted without a line about it.
     """
 
     def __init__(self) -> None:
-        self.memory: dict[tuple[int, int], Heard] = {}
+        self.rows: defaultdict[int, RowMemory] = defaultdict(RowMemory)
         self.fresh: dict[int, bool | None] = {}
         self.started: dict[int, int] = {}
         self.registered_at: dict[int, int] = {}
-        self.handled: dict[tuple[int, int], tuple[Any, Item]] = {}
-        self.used: set[tuple[int, int, float, int]] = set()
-        self.cached: dict[tuple[int, int], tuple[float, int]] = {}
 
     def start_by(self, line: Statement) -> None:
         """A line says that a broker's process starts."""
@@ -63,8 +97,8 @@ class BrokerSide:
         """A broker's process starts: it remembers nothing."""
         self.fresh[broker] = True
         self.started[broker] = time
-        for key in [key for key in self.memory if key[0] == broker]:
-            del self.memory[key]
+        for memory in self.rows.values():
+            memory.heard.pop(broker, None)
 
     def register(self, broker: int, time: int) -> None:
         """A broker registers; whether its process was restarted may not be known."""
@@ -83,22 +117,23 @@ class BrokerSide:
         if fresh is None and broker in self.fresh and simulation.possibility[row].starts:
             return None
         since = self.started.get(broker, 0) if fresh else 0
-        last: Heard | None = None
-        for item in simulation.requests(row, None, broker, now.time if now else LATEST):
-            if now is not None and item.order >= now.order:
-                break
-            if item.time < since:
-                continue
-            if item.key[0] == "stop":
-                if item.said["delete"]:  # It drops the partition with all that it remembers.
-                    last = NEVER
-            elif item.said["leader"] >= 0 and (
-                item.said["leader"] == broker or item.said["leader"] in item.said["up"]
-            ):
-                last = heard(item)
-        if last == NEVER:
-            return NEVER
-        known = self.memory.get((broker, row))
+
+        def came(item: Item) -> bool:
+            earlier = item.time >= since and (now is None or item.order < now.order)
+            return item.key[1] == broker and earlier and not item.said.get("unsent")
+
+        led = next((
+            item for item in reversed(simulation.items_of(row, "lead")) if came(item)
+            and (item.said["leader"] == broker or item.said["leader"] in item.said["up"])
+        ), None)
+        dropped = next((
+            item for item in reversed(simulation.items_of(row, "stop")) if came(item)
+            and item.said["delete"]
+        ), None)
+        if dropped is not None and (led is None or led.order < dropped.order):
+            return NEVER  # The broker drops the partition with all that it remembers.
+        last = None if led is None else heard(led)
+        known = self.rows[row].heard.get(broker)
         if last is not None and (known is None or last.leader_epoch > known.leader_epoch):
             return last
         if known is not None:
@@ -108,23 +143,19 @@ class BrokerSide:
 
     def forget(self, row: int) -> None:
         """A row is another partition from now on."""
-        self.memory = {key: heard for key, heard in self.memory.items() if key[1] != row}
-        self.handled = {key: item for key, item in self.handled.items() if key[1] != row}
-        self.cached = {key: order for key, order in self.cached.items() if key[1] != row}
+        self.rows.pop(row, None)
 
     def move_rows(self, moved: dict[int, int]) -> None:
         """Rows have new numbers; those that have none are forgotten."""
-        self.memory = {(b, moved[r]): e for (b, r), e in self.memory.items() if r in moved}
-        self.handled = {(b, moved[r]): h for (b, r), h in self.handled.items() if r in moved}
-        self.cached = {(b, moved[r]): n for (b, r), n in self.cached.items() if r in moved}
-        self.used = {(b, moved[r], event, step) for b, r, event, step in self.used if r in moved}
+        rows = {moved[row]: memory for row, memory in self.rows.items() if row in moved}
+        self.rows = defaultdict(RowMemory, rows)
 
     def copy(self) -> BrokerSide:
         """Make an independent copy."""
         other = BrokerSide()
-        for name in ("memory", "fresh", "started", "registered_at", "handled", "cached"):
+        for name in ("fresh", "started", "registered_at"):
             setattr(other, name, dict(getattr(self, name)))
-        other.used = set(self.used)
+        other.rows.update((row, memory.copy()) for row, memory in self.rows.items())
         return other
 
     # --- requests -------------------------------------------------------------------------------
@@ -141,7 +172,8 @@ class BrokerSide:
         context = (session, kind) if session is not None else (
             said.get("controller"), said.get("controller_epoch"), said.get("correlation"), kind
         )
-        before = self.handled.get((broker, row))
+        memory = self.rows[row]
+        before = memory.handled.get(broker)
         if before is not None and before[0] == context and None not in context and (
             line.kind not in RECEIVED
         ):
@@ -150,8 +182,8 @@ class BrokerSide:
         if chosen is None:
             chosen = from_before(simulation, row, kind)
         if chosen is not None:
-            self.used.add((broker, row, *chosen.order))
-            self.handled[broker, row] = (context, chosen)
+            memory.use(broker, chosen)
+            memory.handled[broker] = (context, chosen)
         return chosen
 
     def _next(
@@ -161,12 +193,13 @@ class BrokerSide:
         best: Item | None = None
         best_score: tuple[int, ...] = ()
         fits = _FITS.get(line.kind)
+        used = self.rows[row].used.get(broker, ())
         for item in simulation.requests(row, kind, None, line.entry.time):
             if fits is not None and not fits(item.said, broker):
                 continue
             term = item.event.term
             own = item.key[1] == broker
-            unused = (broker, row, *item.order) not in self.used
+            unused = item.order not in used
             same = sum(1 for key, value in logged.items() if item.said.get(key) == value)
             right = said.get("controller") in (None, term.controller) and (
                 said.get("controller_epoch") in (None, term.epoch)
@@ -174,6 +207,8 @@ class BrokerSide:
             score = (right, same == len(logged), own, unused, same)
             if score > best_score:
                 best, best_score = item, score
+                if all(score[:4]):  # None is better, and of equals the oldest is taken.
+                    break
         return best
 
 
@@ -183,7 +218,7 @@ def from_before(simulation: Simulation, row: int, kind: str) -> Item | None:
     leadership = simulation.state.leadership(row)
     if not starts or starts[-1].point.kind != "resume" or leadership is None or kind == "stop":
         return None
-    if any(item.key[0] == kind for item in simulation.items.get(row, ())):
+    if simulation.items_of(row, kind):
         return None
     point, assigned = starts[-1].point, simulation.state.assignment(row)
     return Item(point, -1, point.time, (kind, None), {

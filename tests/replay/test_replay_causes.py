@@ -18,6 +18,7 @@ from kfast.log_replay.events.unclean_topics import unclean_topics
 from kfast.log_replay.log_files import read_logs
 from kfast.log_replay.lookahead.last_isr_members import note_survivors
 from kfast.log_replay.report.replay import replay
+from kfast.log_replay.steps import Steps
 from kfast.log_replay.terms.terms import Term, find_terms
 from kfast.log_replay.wording.statements import understand
 
@@ -54,7 +55,7 @@ def statements_of(directory, controller, state_change=""):
     """Statements of two files."""
     (directory / "controller.log").write_text(controller)
     (directory / "state-change.log").write_text(state_change)
-    return understand(read_logs(directory))[0]
+    return understand(read_logs(directory), Steps())[0]
 
 
 @pytest.mark.parametrize("begun", [False, True])
@@ -105,7 +106,7 @@ def test_who_stays_is_believed_of_members_that_went(survivor, isr):
     record = simulation.state.leadership(0)
     assert (record.leader, record.leader_epoch, record.version) == (-1, 7, 9)
     assert record.isr == isr
-    assert {item.said["isr"] for item in simulation.items[0] if item.key == ("told",)} == {isr}
+    assert {item.said["isr"] for item in simulation.items_of(0, "told")} == {isr}
 
 
 @pytest.mark.parametrize("text", ["", "hello world\nthis is no log\n"])
@@ -130,12 +131,12 @@ def test_what_a_reassignment_takes_out_goes_in_the_order_of_its_lines(order, isr
                  {1: 0, 2: 0, 3: 0})
     run(simulation, first)
     run(simulation, event("reassign", 1, targets={("t", 0): (3,)}, order={("t", 0): order}))
-    shrunk = {item.key[1]: item.said for item in simulation.items[0] if item.key[0] == "shrunk"}
+    shrunk = {item.key[1]: item.said for item in simulation.items_of(0, "shrunk")}
     assert {broker: set(said["isr"]) for broker, said in shrunk.items()} == isrs
     epochs = [shrunk[broker]["leader_epoch"] for broker in isrs]
     assert epochs == sorted(epochs)
-    stops = {item.key[1]: item.said["leader_epoch"] for item in simulation.items[0]
-             if item.key[0] == "stop" and not item.said["delete"]}
+    stops = {item.key[1]: item.said["leader_epoch"] for item in simulation.items_of(0, "stop")
+             if not item.said["delete"]}
     assert [stops[broker] for broker in isrs] == sorted(stops.values())
     assert len(set(stops.values())) == 2
 

@@ -14,6 +14,7 @@ from kfast.log_replay.events.announced_events import write_script
 from kfast.log_replay.events.events import LogEvent
 from kfast.log_replay.events.unclean_topics import unclean_topics
 from kfast.log_replay.log_files import read_logs
+from kfast.log_replay.steps import Steps
 from kfast.log_replay.terms.terms import Term, find_terms
 from kfast.log_replay.wording.statements import understand
 
@@ -51,7 +52,7 @@ def statements_of(directory, controller, state_change=""):
     """Statements of two files."""
     (directory / "controller.log").write_text(controller)
     (directory / "state-change.log").write_text(state_change)
-    return understand(read_logs(directory))[0]
+    return understand(read_logs(directory), Steps())[0]
 
 
 def script_of(directory, controller, state_change=""):

@@ -59,8 +59,8 @@ ORDER = (
 STAGES = {
     "capacity": ("loads", "failures", "restorations", "placements", "planning"),
     "log_replay": (
-        "log_files", "wording", "terms", "events", "lookahead", "engine", "checks", "brokers",
-        "comparison", "histories", "report",
+        "log_files", "steps", "wording", "terms", "events", "lookahead", "engine", "checks",
+        "brokers", "comparison", "histories", "report",
     ),
 }
 """The same for the parts of these packages."""

@@ -47,7 +47,7 @@ def _role(case: Case) -> list[Check]:
     else:
         checks += _previous(view, broker, row, item, said)
     if item is not None:
-        side.memory[broker, row] = heard(item)
+        side.rows[row].heard[broker] = heard(item)
     return checks
 
 
@@ -105,7 +105,7 @@ def _same_epoch(case: Case) -> list[Check]:
     if known is not None and known != NEVER:
         checks.append(Check("current leader epoch", current, known.leader_epoch, "epoch"))
     elif item is not None and line.kind == "same_epoch":
-        side.memory[broker, row] = heard(item)
+        side.rows[row].heard[broker] = heard(item)
     return checks
 
 
@@ -134,7 +134,8 @@ def _cached(case: Case) -> list[Check]:
     record = said["record"]
     logged = {k: v for k, v in record._asdict().items() if v is not None and k != "recovery"}
     best, best_score = None, (-1, -1)
-    last = view.brokers.cached.get((broker, row), (-1, -1))
+    cached = view.brokers.rows[row].cached
+    last = cached.get(broker, (-1, -1))
     for item in view.simulation.requests(row, "told", None, line.entry.time):
         if broker not in item.said["brokers"]:
             continue
@@ -142,10 +143,12 @@ def _cached(case: Case) -> list[Check]:
         score = (same, 1 if item.order > last else 0)
         if score > best_score:
             best, best_score = item, score
+            if score == (len(logged), 1):
+                break
     if best is None:
         best = from_before(view.simulation, row, "told")
     if best is not None:
-        view.brokers.cached[broker, row] = max(last, best.order)
+        cached[broker] = max(last, best.order)
     return record_checks(record, best.said if best is not None else None)
 
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from kfast.log_replay.comparison.worlds import World
 from kfast.log_replay.engine.simulation import Ran
 from kfast.log_replay.events.clusters import Cluster
-from kfast.log_replay.events.events import TIE_MS
 from kfast.log_replay.terms.terms import Term
 from kfast.log_replay.wording.forms import Statement
 
@@ -60,12 +59,7 @@ class Whole:
 
     def window(self, time: int) -> Iterator[Ran]:
         """Events of the line's term that a line of some time may be about, the latest first."""
-        for ran in reversed(self.world.simulation.ran):
-            if ran.event.term is not self.term or ran.event.time > time + TIE_MS:
-                continue
-            yield ran
-            if ran.sendings and time - ran.event.time > TIE_MS:
-                return
+        return self.world.simulation.window(time, id(self.term))
 
 
 def same(kind: str, subject: str, logged: Any, predicted: Any) -> Claim:

@@ -201,11 +201,7 @@ def _election(whole: Whole, line: Statement) -> Iterator[Claim]:
     found: list[frozenset[Any]] = []
     for ran in whole.window(line.entry.time):
         if ran.event.kind == "rebalance":
-            groups: dict[int, set[Any]] = {}
-            for outcome in ran.outcomes:
-                for row in outcome.elections.to_pylist():
-                    groups.setdefault(row["step"], set()).add((row["topic"], row["partition"]))
-            found = [frozenset(group) for group in groups.values()]
+            found = ran.balanced
             break
     predicted = logged if logged in found or not logged else (found[0] if found else frozenset())
     yield same("partitions to balance", "cluster",

@@ -136,10 +136,12 @@ def _received(
     best: tuple[int, tuple[Any, ...]] | None = None
     best_score: tuple[int, ...] = ()
     for ran in whole.world.simulation.ran:
-        if ran.event.time > time + TIE_MS:
-            continue
         term = ran.event.term
-        if line.said.get("controller") not in (None, term.controller):
+        if ran.event.time > time + TIE_MS or line.said.get("controller") not in (
+            None, term.controller
+        ) or (best_score[:4] == (True,) * 4 and (
+            epoch not in (None, term.epoch) or term.start <= best_score[4]
+        )):
             continue
         hidden = ran.event.kind == "hidden_isr" and kind == "UpdateMetadata"
         for sending in ran.sendings:
@@ -182,26 +184,20 @@ def broker_epoch(whole: Whole, line: Statement) -> Iterator[Claim]:
         return
     if said.get("epoch_is_records"):
         return
-    terms = [
-        t for t in whole.cluster.terms
-        if t.controller == said["controller"] and t.start <= line.entry.time + TIE_MS
-    ]
+    term = whole.cluster.last_term(said["controller"], line.entry.time + TIE_MS)
     first = whole.cluster.terms[0]
-    if not terms and line.entry.time < first.start:
+    if term is None and line.entry.time < first.start:
         if said["controller"] != first.controller:  # Of a controller from before the log.
             yield Claim("controller epoch", "controller", said["controller_epoch"], None, BEFORE)
             return
-        terms = [first]
-    epochs = {t.epoch for t in terms}
-    if not terms:
+        term = first
+    if term is None:
         yield same("controller epoch", "controller", said["controller_epoch"], MISSING)
         return
     session = whole.sessions.get(line.actor_id) if line.actor_id is not None else None
-    predicted = terms[-1].epoch
+    predicted = term.epoch
     if session is not None and said.get("session") == session[0]:
         predicted = session[1][0].epoch
-    elif said["controller_epoch"] in epochs and said["controller_epoch"] == terms[-1].epoch:
-        predicted = said["controller_epoch"]
     yield same("controller epoch", "controller", said["controller_epoch"], predicted)
 
 

@@ -39,7 +39,7 @@ class Due(NamedTuple):
 
     def is_stated(self, counted: Collection[tuple[Any, ...]]) -> bool:
         """Whether a line has stated it; `counted` are the requests that lines have counted."""
-        return any(item.takers for item in self.items) or any(
+        return any(item.is_stated for item in self.items) or any(
             request in counted for request in self.requests
         )
 

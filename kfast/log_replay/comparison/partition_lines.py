@@ -49,8 +49,8 @@ def _elected(case: Case) -> list[Check]:
     """The last election that is predicted, whatever the partition's state was before."""
     view, said, row = case.view, case.said, case.row
     items = [
-        item for item in view.simulation.items.get(row, ())
-        if item.key[0] == "led" and item.key[-1] == "OnlinePartition"
+        item for item in view.simulation.items_of(row, "led")
+        if item.key[-1] == "OnlinePartition"
     ]
     last = max(items, key=lambda item: item.order, default=None)
     return [Check("leader", said["leader"], MISSING if last is None else last.said["leader"])]
@@ -174,10 +174,10 @@ def _state_at_startup(view: View, row: int, broker: int | None, now: Any) -> Any
         return now
     started = next((step for step, action in enumerate(ran.outcomes[0].actions)
                     if action.startswith("partition states at startup")), 0)
-    for item in view.simulation.items.get(row, ()):
-        if item.event is ran.event and item.step > started and item.key[:2] == (
-            "moved", broker
-        ) and item.key[-1] != "OnlinePartition":
+    for item in view.simulation.items_of(row, "moved"):
+        if item.event is ran.event and item.step > started and item.key[1] == broker and (
+            item.key[-1] != "OnlinePartition"
+        ):
             return item.key[2]
     return now
 
@@ -226,7 +226,7 @@ def _leader_before(case: Case) -> list[Check]:
 def _isr_updated(case: Case) -> list[Check]:
     view, said, row = case.view, case.said, case.row
     record = said.get("record") or Record(isr=said["isr"], version=said["version"])
-    told = [item for item in view.simulation.items.get(row, ()) if item.key[0] == "told"]
+    told = view.simulation.items_of(row, "told")
     last = max((item.order[0] for item in told), default=None)
     event = view.simulation.ran[-1].event if view.simulation.ran else None
     if event is not None and event.kind == "isr" and last == event.number:
@@ -247,8 +247,8 @@ def _epoch_updated(case: Case) -> list[Check]:
     """The epoch that an assignment change gave: it stands in the requests it sent."""
     view, said, row = case.view, case.said, case.row
     record = Record(leader_epoch=said["leader_epoch"], version=said.get("version"))
-    for item in view.simulation.items.get(row, ()):
-        if item.key[0] == "lead" and item.said["leader_epoch"] == said["leader_epoch"]:
+    for item in view.simulation.items_of(row, "lead"):
+        if item.said["leader_epoch"] == said["leader_epoch"]:
             return record_checks(record, item.said)
     leadership = view.simulation.state.leadership(row)
     if leadership is None:
@@ -262,8 +262,8 @@ def _sent_reassignment(case: Case) -> list[Check]:
     view, said, row = case.view, case.said, case.row
     record: Record = said["record"]
     found = None
-    for item in view.simulation.items.get(row, ()):
-        if item.key[0] == "lead" and item.said["leader_epoch"] == record.leader_epoch:
+    for item in view.simulation.items_of(row, "lead"):
+        if item.said["leader_epoch"] == record.leader_epoch:
             found = item.said
     if found is None:
         return _state(case)

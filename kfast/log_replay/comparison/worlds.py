@@ -18,9 +18,18 @@ from kfast.log_replay.wording.values import Partition
 
 @dataclass
 class Trace:
-    """Checks of one possibility, line by line, with the number of the start they count from."""
+    """Checks of one possibility in the stretch at hand.
+
+    Attributes
+    ----------
+    checks : list of (int, int, Check)
+        Line by line, with the number of the start they count from.
+    wrong : float
+        Checks of earlier stretches that disagree.
+    """
 
     checks: list[tuple[int, int, Check]] = field(default_factory=list)
+    wrong: float = 0.0
 
 
 class Life(NamedTuple):
@@ -103,7 +112,7 @@ def copy_of(world: World) -> World:
     """Make an independent copy of a world."""
     return World(
         world.simulation.copy(), world.brokers.copy(),
-        {row: Trace(list(trace.checks)) for row, trace in world.traces.items()},
+        {row: Trace(list(trace.checks), trace.wrong) for row, trace in world.traces.items()},
         {p: list(some) for p, some in world.gone.items()},
     )
 
@@ -140,7 +149,7 @@ def _remember_all(world: World) -> None:
             continue
         for broker in simulation.state.assignment(row).replicas:
             if broker in live:
-                world.brokers.memory[broker, row] = Heard(
+                world.brokers.rows[row].heard[broker] = Heard(
                     leadership.leader_epoch, leadership.leader
                 )
     for broker in live:

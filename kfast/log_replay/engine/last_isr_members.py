@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from kfast.log_replay.engine.simulation import Simulation
+from kfast.log_replay.engine.simulation import NO_ITEMS, Simulation
 from kfast.log_replay.engine.stored_records import restore
 from kfast.log_replay.events.events import DELETES, LogEvent
 from kfast.state import Leadership
@@ -46,9 +46,9 @@ def keep_survivors(simulation: Simulation, event: LogEvent, before: Before) -> d
 def say_survivors(simulation: Simulation, event: LogEvent, changed: dict[int, int]) -> None:
     """What an event says of these rows names those who stay."""
     for row, survivor in changed.items():
-        for item in simulation.items.get(row, ()):
+        for item in simulation.items.get(row, NO_ITEMS).of_event(event):
             said = item.said
-            if item.event is event and said.get("leader") == -1 and len(said.get("isr", ())) == 1:
+            if said.get("leader") == -1 and len(said.get("isr", ())) == 1:
                 said["isr"] = (survivor,)
 
 
@@ -56,7 +56,7 @@ def say_in_order(simulation: Simulation, event: LogEvent) -> None:
     """Say in the order of the lines what the end of a reassignment takes out."""
     for partition, order in event.said.get("order", {}).items():
         for row in simulation.rows_of(partition):
-            items = [item for item in simulation.items.get(row, ()) if item.event is event]
+            items = simulation.items.get(row, NO_ITEMS).of_event(event)
             shrunk = {item.key[1]: item for item in items
                       if item.key[0] == "shrunk" and item.key[1] in order}
             if len(order) < 2 or sorted(shrunk) != sorted(order):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,8 +36,10 @@ class Item:
         What kind of line says it, of what.
     said : dict
         Values.
-    takers : set
-        Who it was said of: brokers where each has a line of its own, else None.
+    serial : int
+        Which item it is, in all copies of a simulation.
+    is_stated : bool
+        Whether a line has taken it, in any of them.
     """
 
     event: LogEvent
@@ -45,12 +47,59 @@ class Item:
     time: int
     key: Key
     said: dict[str, Any]
-    takers: set[int | None] = field(default_factory=set)
+    serial: int = field(default_factory=itertools.count().__next__)
+    is_stated: bool = False
 
     @property
     def order(self) -> tuple[float, int]:
         """Place among all items of the cluster."""
         return self.event.number, self.step
+
+
+MOST_KEPT = 64
+"""Items of one kind that are kept of a row: lines are about the latest."""
+
+
+class RowItems:
+    """The latest items of one row, by kind and in order, and which of them lines have taken.
+
+    Copies share the items, which never change once their event is over; they do not share the
+    marks in `takers`: brokers where each has a line of its own, else None, by an item's serial.
+    """
+
+    __slots__ = ("by_kind", "takers")
+
+    def __init__(self) -> None:
+        self.by_kind: dict[str, list[Item]] = {}
+        self.takers: dict[int, set[int | None]] = {}
+
+    def add(self, item: Item) -> None:
+        """Add an item; the oldest of its kind are dropped, never those of its own event."""
+        items = self.by_kind.setdefault(item.key[0], [])
+        items.append(item)
+        if len(items) > 2 * MOST_KEPT and items[-MOST_KEPT].event is not item.event:
+            for old in items[:-MOST_KEPT]:
+                self.takers.pop(old.serial, None)
+            del items[:-MOST_KEPT]
+
+    def of(self, kind: str) -> Sequence[Item]:
+        """Items of a kind, the oldest first."""
+        return self.by_kind.get(kind, ())
+
+    def of_event(self, event: LogEvent) -> list[Item]:
+        """Items of an event."""
+        return [item for items in self.by_kind.values() for item in items if item.event is event]
+
+    def replace(self, changed: Callable[[Item], Item]) -> None:
+        """Put another item in the place of each."""
+        self.by_kind = {kind: list(map(changed, items)) for kind, items in self.by_kind.items()}
+
+    def copy(self) -> RowItems:
+        """Make a copy whose lists and marks are its own."""
+        other = RowItems()
+        other.by_kind = {kind: list(items) for kind, items in self.by_kind.items()}
+        other.takers = {serial: set(takers) for serial, takers in self.takers.items()}
+        return other
 
 
 @dataclass

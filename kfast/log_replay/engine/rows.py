@@ -74,8 +74,8 @@ class Possibility:
         Of what was adopted.
     last_known : (leader, ISR, leader epoch, version) or None
         Record before the last adoption; epochs are None where they were not known.
-    inherited : list
-        Checks from before the last adoption.
+    inherited : float
+        Checks from before the last adoption that disagree.
     creation : LogEvent or None
         Event that created the partition; None where the log does not show it.
     """
@@ -85,7 +85,7 @@ class Possibility:
     starts: list[Start] = field(default_factory=list)
     cost: float = 0.0
     last_known: tuple[int, tuple[int, ...], int | None, int | None] | None = None
-    inherited: list[Any] = field(default_factory=list)
+    inherited: float = 0.0
     creation: LogEvent | None = None
 
     @property

@@ -9,7 +9,7 @@ Sections are those of docs/controller.md.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,24 +19,41 @@ import pyarrow as pa
 from kfast import schema
 from kfast.controllers import Controller, Profile
 from kfast.journal import Outcome
-from kfast.log_replay.engine.predictions import Item, Key, Sending, items_of, sendings_of
+from kfast.log_replay.engine.predictions import (
+    Item,
+    Key,
+    RowItems,
+    Sending,
+    items_of,
+    sendings_of,
+)
 from kfast.log_replay.engine.rows import Possibility, brokers_table, plain_topic
-from kfast.log_replay.events.events import TIE_MS, LogEvent
+from kfast.log_replay.events.events import POINTS, TIE_MS, LogEvent
 from kfast.log_replay.wording.values import Partition
 from kfast.state import ClusterState, Leadership, mutators
+
+MOST_RAN = 256
+"""Events that ran and are kept: lines are about the latest."""
+
+NO_ITEMS = RowItems()
+"""Of a row that nothing is predicted of; never changed."""
 
 
 @dataclass
 class Ran:
-    """An event that ran."""
+    """An event that ran.
+
+    `outcomes` and `made`, the items with their rows, are there until the next event runs.
+    `balanced` are the partitions of each step of a check for unbalanced leaders, `last_members`
+    those of whose ISR another member stays than by the rule, as later lines tell.
+    """
 
     event: LogEvent
     outcomes: list[Outcome]
     sendings: list[Sending]
     made: list[tuple[int, Item]] = field(default_factory=list)
-    """Items with their rows, until they have been looked at."""
+    balanced: list[frozenset[Partition]] = field(default_factory=list)
     last_members: tuple[Partition, ...] = ()
-    """Partitions of whose ISR another member stays than by the rule, as later lines tell."""
 
 
 class Simulation:
@@ -56,8 +73,9 @@ class Simulation:
         self.state = ClusterState.from_tables(cluster=None)
         self.rows: dict[Partition, list[int]] = {}
         self.possibility: list[Possibility] = []
-        self.items: dict[int, list[Item]] = {}
+        self.items: dict[int, RowItems] = {}
         self.ran: list[Ran] = []
+        self.asked_to_lead: list[tuple[LogEvent, frozenset[int]]] = []
         self.leaders_before: dict[int, int] = {}
         self.leaders_at_start: dict[int, int] = {}
         self.records_before: dict[int, Leadership] = {}
@@ -313,11 +331,9 @@ class Simulation:
         other.possibility = [
             dataclasses.replace(p, starts=list(p.starts)) for p in self.possibility
         ]
-        other.items = {
-            row: [dataclasses.replace(item, takers=set(item.takers)) for item in items]
-            for row, items in self.items.items()
-        }
+        other.items = {row: items.copy() for row, items in self.items.items()}
         other.ran = list(self.ran)
+        other.asked_to_lead = list(self.asked_to_lead)
         other.stored = self.stored.copy()
         other.unread = dict(self.unread)
         other.heard = set(self.heard)
@@ -334,44 +350,43 @@ class Simulation:
 
         `by` is the broker where each that is told has a line of its own.
         """
+        items = self.items.get(row, NO_ITEMS)
+        concerned = {id(ran.event) for ran in self.window(time, term)}
         best: Item | None = None
         best_score = (False, -1)
-        for item in reversed(self.items.get(row, ())):
-            if item.key != key or not self._in_window(item, time, term):
+        for item in reversed(items.of(key[0])):
+            if item.key != key or id(item.event) not in concerned:
                 continue
-            score = (by not in item.takers, _agreement(item.said, logged))
+            score = (by not in items.takers.get(item.serial, ()), _agreement(item.said, logged))
             if score >= best_score:
                 best, best_score = item, score
         if best is None:
             return None
-        best.takers.add(by)
+        items.takers.setdefault(best.serial, set()).add(by)
+        best.is_stated = True
         return best.said
 
-    def _in_window(self, item: Item, time: int, term: int) -> bool:
-        """Whether a line of some time may be of an item's event."""
-        if item.time > time + TIE_MS:
-            return False
+    def window(self, time: int, term: int) -> Iterator[Ran]:
+        """Events of a term that a line of some time may be about, the latest first."""
         for ran in reversed(self.ran):
-            if id(ran.event.term) != term:
+            if id(ran.event.term) != term or ran.event.time > time + TIE_MS:
                 continue
-            if ran.event.number <= item.event.number:
-                return ran.event is item.event
-            if ran.outcomes and ran.sendings and time - ran.event.time > TIE_MS:
-                return False
-        return False
+            yield ran
+            if ran.sendings and time - ran.event.time > TIE_MS:
+                return
+
+    def items_of(self, row: int, kind: str) -> Sequence[Item]:
+        """The latest items of a row of some kind, the oldest first."""
+        return self.items.get(row, NO_ITEMS).of(kind)
 
     def requests(
-        self, row: int, kind: str | None, broker: int | None, until: int
+        self, row: int, kind: str, broker: int | None, until: int
     ) -> Iterator[Item]:
-        """Requests about a row that were sent before some time, the oldest first.
-
-        Without a kind they are those that make a broker host a replica or stop it.
-        """
-        kinds = ("lead", "stop") if kind is None else (kind,)
-        for item in self.items.get(row, ()):
-            if item.key[0] in kinds and item.time <= until + TIE_MS and (
+        """Requests about a row that were sent before some time, the oldest first."""
+        for item in self.items_of(row, kind):
+            if item.time <= until + TIE_MS and not item.said.get("unsent") and (
                 broker is None or item.key[1] == broker
-            ) and not item.said.get("unsent"):
+            ):
                 yield item
 
     # --- brokers --------------------------------------------------------------------------------
@@ -418,7 +433,7 @@ class Simulation:
                     for row, key, step, said in made]
             sendings += sendings_of(outcome, first)
         for row, item in new:
-            self.items.setdefault(row, []).append(item)
+            self.items.setdefault(row, RowItems()).add(item)
         if event.kind == "shutdown" and outcomes and not any(
             "stop followed" in action for action in outcomes[0].actions
         ):
@@ -429,8 +444,27 @@ class Simulation:
             self.heard.clear()
         for sending in sendings:
             self.heard |= sending.asked
-        ran = Ran(event, outcomes, sendings, new)
+        return self._keep(Ran(event, outcomes, sendings, new))
+
+    def _keep(self, ran: Ran) -> Ran:
+        """Keep an event among the latest that ran; only the last has its outcomes and items."""
+        event = ran.event
+        if event.kind == "rebalance":
+            groups: dict[int, set[Partition]] = {}
+            for outcome in ran.outcomes:
+                for row in outcome.elections.to_pylist():
+                    groups.setdefault(row["step"], set()).add((row["topic"], row["partition"]))
+            ran.balanced = list(map(frozenset, groups.values()))
+        if event.kind in POINTS:
+            self.asked_to_lead = []
+        leaders = frozenset(broker for sending in ran.sendings for broker in sending.leads)
+        if leaders:
+            self.asked_to_lead.append((event, leaders))
+        if self.ran:
+            self.ran[-1].outcomes, self.ran[-1].made = [], []
         self.ran.append(ran)
+        if len(self.ran) > 2 * MOST_RAN:
+            del self.ran[:-MOST_RAN]
         return ran
 
 

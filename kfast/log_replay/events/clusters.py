@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from kfast.log_replay.events.events import LogEvent
 from kfast.log_replay.terms.terms import Term
@@ -37,6 +39,8 @@ class Cluster:
         Numbers of statements of brokers about requests of a controller that is not in the logs.
     absent : set of int
         Broker ids of such controllers.
+    lines_about : dict
+        Lines that say anything of each partition; None: of those that they do not name.
     """
 
     number: int
@@ -51,3 +55,17 @@ class Cluster:
     unclean: frozenset[str] = frozenset()
     strange: list[int] = field(default_factory=list)
     absent: set[int] = field(default_factory=set)
+    lines_about: dict[Partition | None, list[int]] = field(default_factory=dict)
+
+    @cached_property
+    def _terms_by_controller(self) -> dict[int, list[Term]]:
+        terms: dict[int, list[Term]] = {}
+        for term in self.terms:
+            terms.setdefault(term.controller, []).append(term)
+        return terms
+
+    def last_term(self, controller: int, time: int) -> Term | None:
+        """The last term of a controller that has begun at some time."""
+        terms = self._terms_by_controller.get(controller, [])
+        at = bisect.bisect_right(terms, time, key=lambda term: term.start)
+        return terms[at - 1] if at else None

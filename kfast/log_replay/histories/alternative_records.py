@@ -32,7 +32,7 @@ def try_others(
     for row, possibility in enumerate(world.simulation.possibility):
         parents[possibility.partition] = dataclasses.replace(
             possibility, last_known=_last_known(world, row),
-            inherited=list(world.traces[row].checks),
+            inherited=world.traces[row].wrong,
         )
     if not parents:
         return
@@ -47,7 +47,7 @@ def try_others(
         parent = parents[possibility.partition]
         if possibility.partition in together and possibility.number != parent.number:
             possibility.cost -= TOGETHER
-    go_through(world, stretch, set(parents))
+    go_through(world, stretch, stretch.lines_about(parents), set(parents))
     explorer.merge(world, set(parents))
 
 
@@ -82,7 +82,7 @@ def _add_others(
             possibility.inherited = parent.inherited
     for row, possibility in enumerate(world.simulation.possibility):
         if possibility.number > before:
-            world.traces[row] = Trace(list(possibility.inherited))
+            world.traces[row] = Trace(wrong=possibility.inherited)
 
 
 def _last_known(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from kfast.log_replay.checks import MISSING, Check
 from kfast.log_replay.comparison.worlds import Trace, World
+from kfast.log_replay.engine.predictions import Item
 from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility
 
 
@@ -35,17 +36,25 @@ def settle(world: World, row: int, found: dict[str, int]) -> None:
     simulation.stored[row, 0] += shift["version"]
     if own is not None and simulation.stored[row, 1] == UNKNOWN_EPOCH:
         simulation.stored[row, 1] = own
-    for item in simulation.items.get(row, ()):
-        for name, by in shift.items():
-            if by and item.said.get(name) is not None and item.said[name] >= 0:
-                item.said[name] += by
-        if own is not None and item.said.get("controller_epoch") == UNKNOWN_EPOCH:
-            item.said["controller_epoch"] = own
-    for key, heard in world.brokers.memory.items():
-        if key[1] == row and heard.leader_epoch >= 0:
-            world.brokers.memory[key] = heard._replace(
-                leader_epoch=heard.leader_epoch + shift["leader_epoch"]
-            )
+    def settled(item: Item) -> Item:
+        said = {
+            name: value + shift[name] if name in shift and value is not None and value >= 0
+            else value for name, value in item.said.items()
+        }
+        if own is not None and said.get("controller_epoch") == UNKNOWN_EPOCH:
+            said["controller_epoch"] = own
+        return dataclasses.replace(item, said=said)
+
+    if row in simulation.items:
+        simulation.items[row].replace(settled)
+    memory = world.brokers.rows[row]
+    memory.handled = {
+        broker: (context, settled(item)) for broker, (context, item) in memory.handled.items()
+    }
+    memory.heard = {
+        broker: heard._replace(leader_epoch=heard.leader_epoch + shift["leader_epoch"])
+        if heard.leader_epoch >= 0 else heard for broker, heard in memory.heard.items()
+    }
     settle_trace(possibility, world.traces[row], found)
 
 

@@ -17,20 +17,15 @@ from kfast.log_replay.histories.unlogged_events import find_hidden
 from kfast.log_replay.wording.values import Partition
 
 
-def explore(explorer: Explorer) -> dict[Partition, Possibility]:
-    """Go through the log; returns each partition's history."""
-    found: dict[Partition, Possibility] = {}
-    first = 0
-    while first < len(explorer.cluster.events):
-        last = explorer.next_cut(first)
-        _go(explorer, first, last)
-        first = explorer.next_cut(first)
+def explore(explorer: Explorer) -> None:
+    """Go through the log, and find each partition's history."""
+    while explorer.first < len(explorer.cluster.events):
+        first = explorer.first
+        _go(explorer, first, explorer.next_cut(first))
         for life in list(explorer.world.lives(explorer.everywhere())):
-            _keep(found, life.possibility)
-        for partition in explorer.world.gone:
-            explorer.known.pop(partition, None)
-        explorer.world.gone.clear()
-    return found
+            _keep(explorer.histories, life.possibility)
+        explorer.end_stretch()
+        explorer.first = explorer.next_cut(first)
 
 
 def _go(explorer: Explorer, first: int, last: int) -> None:
@@ -42,7 +37,7 @@ def _go(explorer: Explorer, first: int, last: int) -> None:
         explorer.unheard |= set(explorer.world.simulation.rows)
     born = [p for p, birth in explorer.cluster.births.items() if birth is point]
     explorer.add(explorer.world, point, dict.fromkeys(born), BEFORE)
-    go_through(explorer.world, stretch)
+    go_through(explorer.world, stretch, explorer.steps.over(stretch.lines))
     troubled = explorer.choose()
     if troubled:
         troubled = find_writes(explorer, before, first, troubled)
@@ -50,7 +45,7 @@ def _go(explorer: Explorer, first: int, last: int) -> None:
         troubled = _explain(explorer, before, first, troubled)
     explorer.known.update(troubled)
     for row, trace in explorer.world.traces.items():
-        if trace.checks and trace.checks[-1][0] >= stretch.begin:
+        if trace.checks:
             explorer.unheard.discard(explorer.world.simulation.possibility[row].partition)
 
 

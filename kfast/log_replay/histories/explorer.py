@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -9,6 +10,7 @@ from kfast.controllers import Profile
 from kfast.log_replay.brokers import BrokerSide
 from kfast.log_replay.checks import MISSING
 from kfast.log_replay.comparison.worlds import Life, Trace, World, copy_of
+from kfast.log_replay.engine.predictions import RowItems
 from kfast.log_replay.engine.rows import (
     UNKNOWN_EPOCH,
     Possibility,
@@ -26,6 +28,7 @@ from kfast.log_replay.histories.stretches import (
     judge,
     starts_of,
 )
+from kfast.log_replay.steps import Steps
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.values import Partition
 
@@ -53,13 +56,27 @@ class Explorer:
         Its list of events grows where hidden events are found.
     statements : sequence of Statement
     profile : str or Profile
+    steps : Steps
+
+    Attributes
+    ----------
+    histories : dict
+        The history of each partition, up to the stretch at hand.
+    adopted : dict
+        Facts that were taken from the log: (line, partition, field) to the reason.
+    first : int
+        Place of the first event of the stretch at hand.
     """
 
     def __init__(
-        self, cluster: Cluster, statements: Sequence[Statement], profile: str | Profile
+        self, cluster: Cluster, statements: Sequence[Statement], profile: str | Profile,
+        steps: Steps,
     ) -> None:
         self.cluster = cluster
         self.statements = statements
+        self.profile = profile
+        self.steps = steps
+        self.histories: dict[Partition, Possibility] = {}
         self.world = World(Simulation(profile, cluster.unclean), BrokerSide())
         self.world.simulation.alone = False
         self.numbers = 0
@@ -68,6 +85,16 @@ class Explorer:
         self.contests: dict[Partition, list[Contest]] = {}
         self.told: dict[Partition, list[tuple[int, str, str]]] = {}
         self.begin = -1
+        self.first = 0
+        self.past_cost = 0.0
+        self.adopted: dict[tuple[int, Partition, str], str] = {}
+
+    def cut(self) -> None:
+        """Leave out of the cluster what has not been gone through."""
+        events, lines = self.cluster.events, self.cluster.lines
+        if self.first < len(events):
+            del lines[bisect.bisect_left(lines, events[self.first].at) :]
+        del events[self.first :]
 
     def everywhere(self) -> list[Partition]:
         """Partitions that are there, and those deleted in the stretch at hand."""
@@ -88,12 +115,34 @@ class Explorer:
 
     def cost(self, partitions: set[Partition]) -> float:
         """What some partitions' histories and the hidden events cost together."""
-        total = sum(
-            COST[event.said["reason"]] for event in self.cluster.events if "reason" in event.said
-        )
+        total = self.past_cost + self._hidden_cost()
         for life in self.world.lives(partitions):
             total += judge(life.possibility, life.trace)[0] + life.possibility.cost
         return total
+
+    def _hidden_cost(self) -> float:
+        """What the hidden events of the stretch at hand cost."""
+        events = self.cluster.events[self.first : self.next_cut(self.first)]
+        return sum(COST[event.said["reason"]] for event in events if "reason" in event.said)
+
+    def end_stretch(self) -> None:
+        """Keep of the stretch at hand what was adopted, and how much of each trace disagrees."""
+        self.past_cost += self._hidden_cost()
+        world = self.world
+        for partition, told in self.told.items():
+            for number, field, reason in told:
+                self.adopted[number, partition, field] = reason
+        for partition, contests in self.contests.items():
+            for contest in contests:
+                for number, field in contest.decided_by():
+                    self.adopted.setdefault((number, partition, field), contest.reason)
+        self.told, self.contests = {}, {}
+        for partition in world.gone:
+            self.known.pop(partition, None)
+        world.gone.clear()
+        for row, trace in world.traces.items():
+            wrong, _ = judge(world.simulation.possibility[row], trace)
+            world.traces[row] = Trace(wrong=wrong)
 
     def save(self) -> Saved:
         """Everything that was found so far."""
@@ -149,7 +198,7 @@ class Explorer:
         world.brokers.move_rows(moved)
         world.traces = {moved[r]: trace for r, trace in world.traces.items() if r in moved}
         for row, (possibility, _) in enumerate(added, len(moved)):
-            world.traces[row] = Trace(list(possibility.inherited))
+            world.traces[row] = Trace(wrong=possibility.inherited)
 
     def choose(self) -> dict[Partition, float]:
         """Keep the best row of each partition; returns those that lines disagree with, newly."""
@@ -278,9 +327,7 @@ class Explorer:
                 if row in getattr(other.simulation, name):
                     getattr(world.simulation, name)[to] = getattr(other.simulation, name)[row]
         for row, to in moved.items():
-            world.simulation.items[to] = other.simulation.items.get(row, [])
+            world.simulation.items[to] = other.simulation.items.get(row, RowItems())
             world.traces[to] = other.traces.get(row, Trace())
         other.brokers.move_rows(moved)
-        for name in ("memory", "handled", "cached"):
-            getattr(world.brokers, name).update(getattr(other.brokers, name))
-        world.brokers.used |= other.brokers.used
+        world.brokers.rows.update(other.brokers.rows)

@@ -91,7 +91,7 @@ def find_writes(
             return troubled
         world = begin_again(explorer, before, stretch.point, some)
         trial = stretch.with_events(_with_writes(stretch.events, writes, earlier))
-        go_through(world, trial, some)
+        go_through(world, trial, trial.lines_about(some), some)
         gained = gains(explorer.world, world, some, stretch.begin, stretch.end)
         helped = {p for p, gain in gained.items() if gain > COST[WRITTEN]}
         if helped == some:

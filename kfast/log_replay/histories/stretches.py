@@ -9,9 +9,10 @@ all others stays a contradiction.
 
 from __future__ import annotations
 
+import bisect
 import copy
 import itertools
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -55,8 +56,22 @@ class Stretch:
         self.events = cluster.events[first:last]
         self.begin = self.events[0].at if first else -1
         self.end = cluster.events[last].at if last < len(cluster.events) else len(statements)
-        self.lines = [number for number in cluster.lines if self.begin <= number < self.end]
+        self.lines = cluster.lines[
+            bisect.bisect_left(cluster.lines, self.begin) :
+            bisect.bisect_left(cluster.lines, self.end)
+        ]
         self.point = next((e for e in self.events if e.kind in POINTS), self.events[0])
+
+    def lines_about(self, partitions: Iterable[Partition]) -> list[int]:
+        """Lines of the stretch that may say anything of some partitions."""
+        about = self.cluster.lines_about
+        lists = [about.get(None, []), *(about.get(partition, []) for partition in partitions)]
+        return sorted({
+            number for listed in lists
+            for number in listed[
+                bisect.bisect_left(listed, self.begin) : bisect.bisect_left(listed, self.end)
+            ]
+        })
 
     def with_events(self, events: list[LogEvent]) -> Stretch:
         """Make a stretch of the same lines with other events."""
@@ -65,12 +80,14 @@ class Stretch:
         return other
 
 
-def go_through(world: World, stretch: Stretch, only: set[Partition] | None = None) -> None:
-    """Run a stretch's events and compare its lines, for all partitions or for some."""
-    pending = list(stretch.events)
-    for number in stretch.lines:
+def go_through(
+    world: World, stretch: Stretch, lines: Iterable[int], only: set[Partition] | None = None
+) -> None:
+    """Run a stretch's events and compare some of its lines, for all partitions or for some."""
+    pending = deque(stretch.events)
+    for number in lines:
         while pending and pending[0].at <= number:
-            run_event(world, pending.pop(0))
+            run_event(world, pending.popleft())
         line = stretch.statements[number]
         if line.kind == "process_started":
             world.brokers.start_by(line)
@@ -131,7 +148,7 @@ def judge(possibility: Possibility, trace: Trace) -> tuple[float, dict[str, int]
 
     A value that counts from an unknown start takes its start from what most lines say.
     """
-    wrong = 0.0
+    wrong = trace.wrong
     unknown = dict(zip(("epoch", "version", "record_epoch"), possibility.unknown(), strict=True))
     votes: dict[str, Counter[int]] = {}
     for _, start, check in trace.checks:

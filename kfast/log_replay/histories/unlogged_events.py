@@ -14,7 +14,6 @@ from kfast.log_replay.checks import MISSING, agrees
 from kfast.log_replay.comparison.facts import ANSWER, WRITTEN
 from kfast.log_replay.comparison.worlds import Life, World, copy_of
 from kfast.log_replay.engine.rows import row_of, with_states
-from kfast.log_replay.engine.simulation import Ran
 from kfast.log_replay.events.events import LogEvent
 from kfast.log_replay.histories.explorer import Explorer
 from kfast.log_replay.histories.stretches import COST, Contest, Stretch, go_through, judge
@@ -151,8 +150,7 @@ def _after_request(
 ) -> int | None:
     """Place in a stretch after the last LeaderAndIsr request to a broker before a line."""
     sent = {
-        id(ran.event) for ran in explorer.world.simulation.ran
-        if any(broker in sending.leads for sending in ran.sendings)
+        id(event) for event, leaders in explorer.world.simulation.asked_to_lead if broker in leaders
     }
     places = [
         at for at, event in enumerate(stretch.events) if event.at <= number and id(event) in sent
@@ -182,7 +180,7 @@ def _try(
         events = [*stretch.events[:place], event, *stretch.events[place:]]
         _number(events, place)
         trial = stretch.with_events(events)
-        go_through(world, trial, some)
+        go_through(world, trial, trial.lines_about(some), some)
         gained = gains(own, world, some, stretch.begin, end)
         helped = {p for p, gain in gained.items() if gain > 1}
         if sum(gained[p] for p in helped) <= COST[event.said["reason"]]:
@@ -263,7 +261,6 @@ def _accept(
     named = "updates" if event.kind == "isr_written" else "partitions"
     partitions = set(event.said[named])
     settle_with(explorer, world, partitions, event.said["reason"], stretch.begin, troubled)
-    explorer.world.simulation.ran.append(Ran(event, [], []))
 
 
 def settle_with(

@@ -6,7 +6,8 @@ A log of several clusters is taken apart here; each is replayed for itself.
 from __future__ import annotations
 
 import bisect
-from collections import Counter
+import itertools
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,10 +38,13 @@ def split_clusters(statements: Sequence[Statement], terms: list[Term]) -> list[C
     """Clusters of the logs, each with its lines and events."""
     owners = _owners(statements, terms)
     strange = find_strange(statements, terms)
+    lines_of: dict[int | None, list[int]] = defaultdict(list)
+    for at, owner in enumerate(owners):
+        lines_of[owner].append(at)
     clusters = []
     for number in sorted({term.cluster for term in terms}):
         own = [term for term in terms if term.cluster == number]
-        all_lines = [at for at, owner in enumerate(owners) if owner == number]
+        all_lines = lines_of[number]
         lines = [at for at in all_lines if at not in strange]
         events = [event for term in own for event in write_script(statements, term)]
         events += _holes(statements, own, events)
@@ -102,6 +106,7 @@ def _owners(statements: Sequence[Statement], terms: list[Term]) -> list[int | No
         for number in term.statements:
             owners[number] = term.cluster
     last: dict[int, int] = {}
+    nearest = _Nearest(terms)
     many = len({term.cluster for term in terms}) > 1
     for number, statement in enumerate(statements):
         if owners[number] is not None:
@@ -110,35 +115,48 @@ def _owners(statements: Sequence[Statement], terms: list[Term]) -> list[int | No
         said = statement.said
         chosen = None
         if statement.actor == "broker" and "controller" in said:
-            chosen = _nearest(terms, time, said["controller"], said.get("controller_epoch"))
+            chosen = nearest.cluster(time, said["controller"], said.get("controller_epoch"))
         if chosen is None and statement.actor == "broker" and statement.actor_id in last:
             chosen = last[statement.actor_id]
         if chosen is None and terms:
-            chosen = _nearest(terms, time, None, None) if many else terms[0].cluster
+            chosen = nearest.cluster(time, None, None) if many else terms[0].cluster
         owners[number] = chosen
         if statement.actor == "broker" and statement.actor_id is not None and chosen is not None:
             last[statement.actor_id] = chosen
     return owners
 
 
-def _nearest(
-    terms: list[Term], time: int, controller: int | None, epoch: int | None
-) -> int | None:
-    """Cluster whose term is nearest in time, among those with this controller and epoch."""
-    for wanted in ((controller, epoch), (controller, None), (None, None)):
-        some = [
-            term for term in terms
-            if wanted[0] in (None, term.controller) and wanted[1] in (None, term.epoch)
-        ]
-        if some:
-            return min(some, key=lambda t: (_distance(t, time), -t.start)).cluster
-    return None
+class _Nearest:
+    """Finds the term that is nearest in time among those with a controller and an epoch."""
+
+    def __init__(self, terms: list[Term]) -> None:
+        self.groups: dict[tuple[int | None, int | None], list[Term]] = {}
+        for term in terms:
+            for key in {(term.controller, term.epoch), (term.controller, None), (None, None)}:
+                self.groups.setdefault(key, []).append(term)
+        self.starts = {key: [t.start for t in group] for key, group in self.groups.items()}
+        self.ends = {
+            key: list(itertools.accumulate((term.end for term in group), max))
+            for key, group in self.groups.items()
+        }
+
+    def cluster(self, time: int, controller: int | None, epoch: int | None) -> int | None:
+        """Cluster of that term; without one of the epoch or the controller, of any."""
+        key = next((key for key in ((controller, epoch), (controller, None), (None, None))
+                    if key in self.groups), None)
+        if key is None:
+            return None
+        group, ends = self.groups[key], self.ends[key]
+        at = bisect.bisect_right(self.starts[key], time)
+        near = group[at : at + 1]
+        if at:  # Of those that have begun the latest that goes on, else the one that ended last.
+            last = min(ends[at - 1], time)
+            near += next([group[i]] for i in range(at - 1, -1, -1) if group[i].end >= last)
+        return min(near, key=lambda term: (_distance(term, time), -term.start)).cluster
 
 
 def _distance(term: Term, time: int) -> int:
-    return 0 if term.start <= time <= term.end else min(
-        abs(time - term.start), abs(time - term.end)
-    )
+    return max(term.start - time, time - term.end, 0)
 
 
 def _holes(
@@ -196,13 +214,16 @@ def _give_epochs(statements: Sequence[Statement], cluster: Cluster) -> None:
 
 
 def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> None:
-    """First assignment of every partition that the log names but does not see created."""
+    """Lines about every partition, and the first assignment of those not seen created."""
     created = _created(cluster)
     votes: dict[Partition, Counter[tuple[int, ...]]] = {}
     moved: set[Partition] = set()
     for number in cluster.lines:
         line = statements[number]
+        if line.kind in ("process_started", "not_preferred"):
+            cluster.lines_about.setdefault(None, []).append(number)
         for partition, said in subjects(line):
+            cluster.lines_about.setdefault(partition, []).append(number)
             if partition in created and number >= created[partition]:
                 continue
             if partition in moved:

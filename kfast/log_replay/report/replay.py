@@ -14,21 +14,26 @@ from kfast.controllers import Profile
 from kfast.errors import InputError
 from kfast.figures.incidents import incident_figure, incident_marks
 from kfast.log_replay.comparison.facts import Fact, facts_table, shown
+from kfast.log_replay.events.clusters import Cluster
 from kfast.log_replay.histories.exploration import explore
 from kfast.log_replay.histories.explorer import Explorer
 from kfast.log_replay.log_files import Logs, Warned, clock, read_logs
 from kfast.log_replay.lookahead.clusters import split_clusters
 from kfast.log_replay.report.verdicts import SILENT, Checker
+from kfast.log_replay.steps import Progress, Steps
 from kfast.log_replay.terms.terms import find_terms
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.releases import choose_profile, refuse_kraft
 from kfast.log_replay.wording.statements import NOT_UNDERSTOOD, TALK, understand
-from kfast.replay_results.timeline import Timeline, incident_tables
+from kfast.replay_results.timeline import incident_tables
 from kfast.replay_results.verdicts import ADOPTED, CONTRADICTED, MISSING, UNKNOWN, VERDICTS
 from kfast.state.display import Summary, summary_html, summary_text
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
+
+MOMENT_S = 0.3
+"""For so long what was simulated is judged after an interruption."""
 
 MOST_SHOWN = 20
 """Lines that were not understood and are kept as examples."""
@@ -183,8 +188,22 @@ class Replay:
     _repr_html_ = summary_html
 
 
+class ReplayInterrupted(KeyboardInterrupt):
+    """A replay was interrupted; `replay` has what was judged by then.
+
+    Parameters
+    ----------
+    replay : Replay
+    """
+
+    def __init__(self, replay: Replay) -> None:
+        super().__init__()
+        self.replay = replay
+
+
 def replay(
-    path: str | Path | Sequence[str | Path], profile: str | Profile | None = None
+    path: str | Path | Sequence[str | Path], profile: str | Profile | None = None, *,
+    progress: Progress | None = None,
 ) -> Replay:
     """Replay the logs of real controllers, and compare all that they say with what kfast predicts.
 
@@ -195,6 +214,8 @@ def replay(
         (rotated or packed files and folders in folders count), or the files.
     profile : str or Profile, optional
         Which controller to simulate; by default the one the wording tells.
+    progress : callable, optional
+        Gets the steps that are done, and how many there are.
 
     Returns
     -------
@@ -204,9 +225,12 @@ def replay(
     ------
     InputError
         There is nothing to read, no line of a controller in it, or its release cannot be told.
+    ReplayInterrupted
+        It was interrupted once facts can be judged; it has those that were.
     """
     logs = read_logs(path)
-    statements, used = understand(logs)
+    steps = Steps(progress, len(logs.entries))
+    statements, used = understand(logs, steps)
     terms = find_terms(statements)
     if not terms:
         refuse_kraft(logs)
@@ -215,17 +239,19 @@ def replay(
             "and state-change.log of the broker that was the controller are needed"
         )
     chosen, release, note = choose_profile(logs, used, profile)
-    facts: list[Fact] = []
-    decisions = 0
-    timelines: list[Timeline] = []
     clusters = split_clusters(statements, terms)
-    for cluster in clusters:
-        explorer = Explorer(cluster, statements, chosen)
-        checker = Checker(cluster, statements, explorer, explore(explorer), chosen)
-        facts += checker.check()
-        decisions += checker.decisions.n_due
-        timelines.append(checker.watcher.timeline)
+    checkers, is_interrupted = _check(clusters, statements, chosen, steps)
+    facts = [fact for checker in checkers for fact in checker.facts]
+    decisions = sum(checker.decisions.n_due for checker in checkers)
+    timelines = [checker.watcher.timeline for checker in checkers]
     notes = [note]
+    if is_interrupted:
+        reached = max(checker.reached for checker in checkers)
+        facts = [fact for fact in facts if fact.number <= reached]
+        where = logs.where(logs.entries[reached]) if reached >= 0 else "no line"
+        notes.append(f"interrupted: facts are judged up to {where}, entry {reached + 1} of "
+                     f"{len(statements)} in order of time")
+        statements = statements[: reached + 1]
     if len(clusters) > 1:
         notes.append(f"{len(clusters)} clusters follow or overlap one another in these logs")
     counts = Counter(fact.verdict for fact in facts)
@@ -235,7 +261,7 @@ def replay(
             f"lines are damaged, first at {first.file}:{first.line}: events that stood there are "
             "not replayed, and what followed from them is contradicted"
         )
-    return Replay(
+    answer = Replay(
         logs.root, tuple(logs.files), logs.n_lines, facts_table(facts, logs, statements),
         *incident_tables(timelines),
         _contradictions(facts, logs, statements), tuple(logs.warnings),
@@ -244,6 +270,36 @@ def replay(
         _line_counts(facts, statements), _strange(logs, statements), chosen.name, release,
         tuple(notes),
     )
+    if is_interrupted:
+        raise ReplayInterrupted(answer)
+    return answer
+
+
+def _check(
+    clusters: Sequence[Cluster], statements: Sequence[Statement], profile: Profile, steps: Steps
+) -> tuple[list[Checker], bool]:
+    """Simulate and judge every cluster; also whether that was interrupted.
+
+    What was simulated by then is judged for a moment more, as far as that goes.
+    """
+    checkers: list[Checker] = []
+    for cluster in clusters:
+        explorer = Explorer(cluster, statements, profile, steps)
+        is_cut = False
+        try:
+            explore(explorer)
+        except KeyboardInterrupt:
+            is_cut = True
+            explorer.cut()
+            steps.hurry(MOMENT_S)
+        checkers.append(Checker(explorer))
+        try:
+            checkers[-1].check()
+        except KeyboardInterrupt:
+            is_cut = True
+        if is_cut:
+            return checkers, True
+    return checkers, False
 
 
 def _reasons(facts: Sequence[Fact], verdict: str) -> dict[str, int]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kfast.controllers import Profile, find_profile
+from kfast.controllers import find_profile
 from kfast.log_replay.brokers import BrokerSide
 from kfast.log_replay.checks import MISSING, Check, agrees
 from kfast.log_replay.comparison.absent_controllers import strange_facts
@@ -71,28 +71,22 @@ class Checker:
 
     Parameters
     ----------
-    cluster : Cluster
-    statements : sequence of Statement
     explorer : Explorer
         That has gone through the cluster.
-    found : mapping of Partition to Possibility
-        Its answer.
-    profile : str or Profile
     """
 
-    def __init__(
-        self, cluster: Cluster, statements: Sequence[Statement], explorer: Explorer,
-        found: dict[Partition, Possibility], profile: str | Profile,
-    ) -> None:
-        self.cluster = cluster
-        self.statements = statements
-        self.world = World(Simulation(profile, cluster.unclean), BrokerSide())
+    def __init__(self, explorer: Explorer) -> None:
+        self.cluster = cluster = explorer.cluster
+        self.statements = statements = explorer.statements
+        self.steps = explorer.steps
+        self.reached = -1
+        self.world = World(Simulation(explorer.profile, cluster.unclean), BrokerSide())
         self.whole = Whole(cluster, self.world, _true_epochs(cluster, statements))
-        self.found = found
-        self.adopted = adopted_facts(explorer)
+        self.histories = explorer.histories
+        self.adopted = explorer.adopted
         self.facts: list[Fact] = []
         self.watcher = Watcher(cluster)
-        name = find_profile(profile).name.removeprefix("zk-")
+        name = find_profile(explorer.profile).name.removeprefix("zk-")
         self.inferred_from: set[int] = set()
         self.sources: dict[tuple[Partition, str], str] = {}
         """Reason why the next fact of a partition's field is adopted."""
@@ -106,19 +100,22 @@ class Checker:
 
     def check(self) -> list[Fact]:
         """Go through the log once more; returns a verdict on every fact."""
-        pending = list(self.cluster.events)
-        for number in self.cluster.lines:
+        for number in self.cluster.strange:
+            self.facts += strange_facts(self.statements[number], number)
+        pending = deque(self.cluster.events)
+        for number in self.steps.over(self.cluster.lines):
             while pending and pending[0].at <= number:
-                self._run(pending.pop(0))
+                self._run(pending.popleft())
             line = self.statements[number]
             if line.kind == "process_started":
                 self.world.brokers.start_by(line)
-                continue
-            self._check_line(line, number)
+            else:
+                self._check_line(line, number)
+            self.reached = number
+        if self.steps.is_over:
+            return self.facts
         for event in pending:
             self._run(event)
-        for number in self.cluster.strange:
-            self.facts += strange_facts(self.statements[number], number)
         self.facts += self.decisions.unstated(self.whole.taken)
         return self.facts
 
@@ -130,7 +127,6 @@ class Checker:
         ran = run_event(self.world, event)
         self.watcher.note(ran, self.world.simulation)
         self.decisions.note(ran, describe(event), self.world.simulation)
-        ran.made = []
         self._note_sources(ran)
 
     def _note_sources(self, ran: Ran) -> None:
@@ -153,7 +149,7 @@ class Checker:
         """Give partitions the records that were found for this point."""
         simulation = self.world.simulation
         added = []
-        for partition, possibility in self.found.items():
+        for partition, possibility in self.histories.items():
             for start in possibility.starts:
                 if start.point is not point:
                     continue
@@ -211,8 +207,7 @@ class Checker:
             else (before.controller_epoch if before else 0),
         )
         simulation.items.pop(row, None)
-        for key in [key for key in self.world.brokers.memory if key[1] == row]:
-            del self.world.brokers.memory[key]
+        self.world.brokers.rows[row].heard.clear()
         if point.kind == "resume":
             up = self._up(start, point)
             online = start.leader in up
@@ -334,19 +329,6 @@ class Checker:
 # --- what was adopted ---------------------------------------------------------------------------
 
 
-def adopted_facts(explorer: Explorer) -> dict[tuple[int, Partition, str], str]:
-    """Facts that the replay took from the log: (line, partition, field) to the reason."""
-    found: dict[tuple[int, Partition, str], str] = {}
-    for partition, told in explorer.told.items():
-        for number, field, reason in told:
-            found[number, partition, field] = reason
-    for partition, contests in explorer.contests.items():
-        for contest in contests:
-            for number, field in contest.decided_by():
-                found.setdefault((number, partition, field), contest.reason)
-    return found
-
-
 def _reported(
     cluster: Cluster, statements: Sequence[Statement]
 ) -> set[tuple[int, Partition, str]]:
@@ -355,16 +337,16 @@ def _reported(
     One that no line announces is inferred from the first that names it, so its version is too.
     """
     found: set[tuple[int, Partition, str]] = set()
-    for event in cluster.events:
+    ends = [1 << 60]
+    for event in reversed(cluster.events):
+        ends.append(min(ends[-1], event.at))
+    for event, end in zip(cluster.events, ends[-2::-1], strict=True):
         if event.kind != "isr":
             continue
         named_by = event.said.get("named_by", {})
         for partition, number in named_by.items():
             found |= {(number, partition, "isr"), (number, partition, "version")}
         wanted = set(event.said.get("updates", ())) - set(named_by)
-        if not wanted:
-            continue
-        end = min((e.at for e in cluster.events if e.number > event.number), default=1 << 60)
         for number in _from(cluster.lines, event.at, end):
             if not wanted:
                 break

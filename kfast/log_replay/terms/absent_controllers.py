@@ -7,7 +7,7 @@ brokers at hand received. Nothing predicts such lines: what they say is adopted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kfast.log_replay.terms.terms import STALE_MS, Term
 from kfast.log_replay.wording.forms import Statement
@@ -30,12 +30,17 @@ def find_strange(statements: Sequence[Statement], terms: Sequence[Term]) -> set[
         Of the controllers that are here.
     """
     lines: dict[int, list[int]] = {}
+    own: dict[tuple[int, int | None], list[Term]] = {}
+    for term in terms:
+        own.setdefault((term.controller, term.epoch), []).append(term)
     strange: dict[int, Pair] = {}
     for number, line in enumerate(statements):
         if line.actor == "broker" and line.actor_id is not None:
             lines.setdefault(line.actor_id, []).append(number)
             pair = _pair(line)
-            if pair is not None and not _is_here(pair, line.entry.time, terms):
+            if pair is not None and not _is_here(
+                line.entry.time, (*own.get(pair, ()), *own.get((pair[0], None), ()))
+            ):
                 strange[number] = pair
     votes = Counter(strange.values())
     absent = {number: pair for number, pair in strange.items() if votes[pair] >= FEWEST}
@@ -45,12 +50,9 @@ def find_strange(statements: Sequence[Statement], terms: Sequence[Term]) -> set[
     return found
 
 
-def _is_here(pair: Pair, time: int, terms: Sequence[Term]) -> bool:
-    """Whether a term with this controller and epoch is in the logs, not long ago."""
-    return any(
-        pair[0] == term.controller and term.epoch in (None, pair[1])
-        and term.start - STALE_MS <= time <= term.end + STALE_MS for term in terms
-    )
+def _is_here(time: int, terms: Iterable[Term]) -> bool:
+    """Whether one of some terms was not long ago."""
+    return any(term.start - STALE_MS <= time <= term.end + STALE_MS for term in terms)
 
 
 def _pair(line: Statement) -> Pair | None:

@@ -138,14 +138,12 @@ class Forms:
         self.heads: dict[str, list[int]] = {}
         for number, form in enumerate(forms):
             self.heads.setdefault(form.head[:KEY], []).append(number)
-        self.lengths = sorted({len(head) for head in self.heads}, reverse=True)
+        self.lengths = sorted({len(head) for head in self.heads})
+        self.likely: dict[str, list[int]] = {}
 
     def find(self, message: str) -> tuple[Form, dict[str, Any]] | None:
         """Form of a message and the values in it; None where no form fits."""
-        numbers = [
-            number for length in self.lengths for number in self.heads.get(message[:length], ())
-        ]
-        for number in sorted(numbers):
+        for number in self.likely.get(message[:KEY]) or self._likely(message[:KEY]):
             form = self.forms[number]
             pattern, groups = self._compiled(number)
             found = pattern.match(message)
@@ -158,6 +156,16 @@ class Forms:
             return form, {**form.fixed, **said}
         return None
 
+    def _likely(self, beginning: str) -> list[int]:
+        """Numbers of the forms that a message with some beginning may have."""
+        if len(self.likely) > MOST_BEGINNINGS:
+            self.likely.clear()
+        numbers = self.likely[beginning] = sorted(
+            number for length in self.lengths
+            for number in self.heads.get(beginning[:length], ())
+            if length <= len(beginning)
+        )
+        return numbers
 
     def _compiled(self, number: int) -> Compiled:
         known = self.compiled.get(number)
@@ -168,6 +176,9 @@ class Forms:
 
 KEY = 12
 """Characters of a wording's head by which forms are looked up."""
+
+MOST_BEGINNINGS = 10_000
+"""Beginnings of messages of which it is remembered which forms they may have."""
 
 _PREFIX = re.compile(
     r"\[Controller(?: id=| )(?P<c>\d+)(?: epoch=(?P<e>-?\d+))?\]:? *"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kfast.log_replay.log_files import STATE_CHANGE, Entry, Logs
+from kfast.log_replay.steps import Steps
 from kfast.log_replay.wording import controller_log, state_change_log
 from kfast.log_replay.wording.forms import Form, Statement, take_prefix
 
@@ -12,12 +13,12 @@ UNSIGNED = frozenset({"isr_notified"})
 """Kinds of lines that do not say who writes them (0.10.0): whoever writes that file."""
 
 
-def understand(logs: Logs) -> tuple[list[Statement], dict[Form, int]]:
+def understand(logs: Logs, steps: Steps) -> tuple[list[Statement], dict[Form, int]]:
     """Say of each entry what it states; also how often each form occurred."""
     used: dict[str, tuple[Form, int]] = {}
     statements = []
     writers: dict[int, int] = {}
-    for entry in logs.entries:
+    for entry in steps.over(logs.entries):
         statement, form = read_statement(entry, logs.kinds[entry.file])
         if statement.actor == "controller" and statement.actor_id is not None:
             writers[entry.file] = statement.actor_id

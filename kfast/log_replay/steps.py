@@ -1,0 +1,54 @@
+"""How far a replay is: what a progress bar shows, and where what is interrupted ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+Progress = Callable[[int, int], None]
+"""Gets the steps that are done, and how many there are."""
+
+Step = TypeVar("Step")
+
+EVERY = 256
+"""Steps from one report to the next."""
+
+PASSES = 3
+"""Times that every entry is gone through: read, simulated, judged."""
+
+
+class Steps:
+    """Counts what is gone through, and tells a progress bar.
+
+    Parameters
+    ----------
+    progress : callable, optional
+    n_entries : int
+        Entries of the logs.
+    """
+
+    def __init__(self, progress: Progress | None = None, n_entries: int = 0) -> None:
+        self.progress = progress
+        self.total = PASSES * n_entries
+        self.done = 0
+        self.deadline: float | None = None
+
+    def hurry(self, seconds: float) -> None:
+        """End all that is gone through from now on when some time is over."""
+        self.deadline = time.monotonic() + seconds
+
+    @property
+    def is_over(self) -> bool:
+        """Whether that time is over."""
+        return self.deadline is not None and time.monotonic() > self.deadline
+
+    def over(self, steps: Iterable[Step]) -> Iterator[Step]:
+        """Go through some steps, and count them."""
+        for step in steps:
+            if self.is_over:
+                return
+            yield step
+            self.done += 1
+            if self.progress is not None and self.done % EVERY == 0:
+                self.progress(min(self.done, self.total), self.total)
