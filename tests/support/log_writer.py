@@ -171,6 +171,7 @@ class LogWriter:
         for r in replicas:
             record = self.deleted.get((r["topic"], r["partition"]))
             if record is not None:
+                record = {**record, "controller_epoch": self.state.controller_epoch}
                 broker, isr = r["broker_id"], record["isr"]
                 if broker in isr:
                     record = {
@@ -178,7 +179,6 @@ class LogWriter:
                         "leader": -1 if record["leader"] == broker else record["leader"],
                         "leader_epoch": record["leader_epoch"] + 1,
                         "version": record["version"] + 1,
-                        "controller_epoch": self.state.controller_epoch,
                     }
                 shrunk[r["topic"], r["partition"], broker] = record
                 self.deleted[r["topic"], r["partition"]] = record
@@ -515,6 +515,7 @@ class LoggedController:
         """Topics with these assignments appeared."""
         log, words = self.log, self.log.words
         created = {topic: dict(enumerate(lists)) for topic, lists in topics.items()}
+        log.deleted = {name: r for name, r in log.deleted.items() if name[0] not in created}
         names = [(topic, n) for topic, lists in created.items() for n in lists]
         assignment: Any = {
             words.partition(t, n): words.assignment(created[t][n]) for t, n in names

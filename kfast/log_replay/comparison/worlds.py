@@ -71,19 +71,21 @@ class World:
                     )
 
     def drop_vanished(self, event: LogEvent) -> None:
-        """Drop topics that must have gone unseen before an event.
+        """Drop partitions that must have gone unseen before an event.
 
-        A new controller does not list them after a hole, or they are created again. What was
-        adopted for the event itself stays.
+        A new controller does not list them after a hole, or their topics are created again. What
+        was adopted for the event itself stays.
         """
         said, simulation = event.said, self.simulation
-        listed = said.get("listed") if event.kind == "failover" and is_hole(event) else None
+        topics = partitions = None
+        if event.kind == "failover" and is_hole(event):
+            topics, partitions = said.get("listed"), said.get("partitions")
         created = said["names"] if event.kind == "topics" and not event.inferred else ()
-        if listed is None and not created:
-            return
         gone = {
-            row for (topic, _), rows in simulation.rows.items() for row in rows
-            if topic in created or (listed is not None and topic not in listed)
+            row for partition, rows in simulation.rows.items() for row in rows
+            if partition[0] in created
+            or (topics is not None and partition[0] not in topics)
+            or (partitions is not None and partition not in partitions)
             if all(start.point is not event for start in simulation.possibility[row].starts)
         }
         for row in gone:

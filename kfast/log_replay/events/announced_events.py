@@ -7,7 +7,7 @@ state-change.log tell what must have happened; such an event is marked `inferred
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from kfast.log_replay.events.batches import Batch, split_batches
@@ -132,13 +132,13 @@ class _Writer:
                 **self._read_topics(number),
             })
 
-    def _read_topics(self, number: int) -> dict[str, tuple[str, ...]]:
-        """Topics that a new controller reads, all and those to delete, as far as lines list them.
+    def _read_topics(self, number: int) -> dict[str, Collection[Any]]:
+        """What a new controller reads: topics, those to delete, partitions; if lines list them.
 
         Source: KafkaController.scala, `initializeControllerContext`,
         `fetchTopicDeletionsInProgress`.
         """
-        found = {}
+        found: dict[str, Collection[Any]] = {}
         until = self.statements[number].entry.time + CLAIM_MS
         for line in itertools.islice(self.statements, number, None):
             if line.entry.time > until:
@@ -147,7 +147,9 @@ class _Writer:
                 continue
             if line.kind == "ready":
                 break
-            if line.kind in ("topics", "topics_to_delete"):
+            if line.kind == "partition_states":
+                found["partitions"] = frozenset(line.said["states"])
+            elif line.kind in ("topics", "topics_to_delete"):
                 found["to_delete" if line.kind == "topics_to_delete" else "listed"] = (
                     line.said["topics"]
                 )

@@ -7,6 +7,7 @@ it may have become is simulated side by side, and the lines choose.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 
 from kfast.log_replay.checks import MISSING, agrees
 from kfast.log_replay.comparison.facts import BETWEEN, HOLE
@@ -15,7 +16,13 @@ from kfast.log_replay.engine.rows import Possibility
 from kfast.log_replay.events.events import LogEvent
 from kfast.log_replay.histories.explorer import Explorer
 from kfast.log_replay.histories.stretches import Stretch, go_through
+from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Partition
+
+MOVES = frozenset({
+    "assignment_updating", "assignment_stored", "reassign", "reassign_leader", "partition_new",
+})
+"""Lines after which the replicas of a partition are no longer those from before them."""
 
 TOGETHER, MANY = 0.8, 3
 """So much less adopting costs for partitions of which so many changed in the same way."""
@@ -37,18 +44,44 @@ def try_others(
     if not parents:
         return
     together = _together(explorer, stretch, troubled)
+    assignments = _listed_assignments(stretch, set(parents) & explorer.unheard)
     for reason in (HOLE, BETWEEN):
         some = {
             p: parent for p, parent in parents.items()
             if (p in explorer.unheard) == (reason == HOLE)
         }
-        _add_others(explorer, world, point, some, reason)
+        _add_others(explorer, world, point, some, reason, assignments)
     for possibility in world.simulation.possibility:
         parent = parents[possibility.partition]
         if possibility.partition in together and possibility.number != parent.number:
             possibility.cost -= TOGETHER
     go_through(world, stretch, stretch.lines_about(parents), set(parents))
     explorer.merge(world, set(parents))
+
+
+def _listed_assignments(
+    stretch: Stretch, partitions: set[Partition]
+) -> dict[Partition, tuple[int, ...]]:
+    """Replicas of some partitions after a hole, as most lines list them until they are moved.
+
+    Topics may have been made again, or reassigned; a single line is not believed.
+    """
+    votes: dict[Partition, Counter[tuple[int, ...]]] = {}
+    moved: set[Partition] = set()
+    for number in stretch.lines if partitions else ():
+        line = stretch.statements[number]
+        for partition, said in subjects(line):
+            if partition not in partitions or partition in moved:
+                continue
+            if line.kind in MOVES:
+                moved.add(partition)
+                continue
+            record = said.get("record")
+            listed = said.get("replicas") or (record.replicas if record is not None else None)
+            if listed:
+                votes.setdefault(partition, Counter())[tuple(listed)] += 1
+    found = {partition: counted.most_common(1)[0] for partition, counted in votes.items()}
+    return {partition: listed for partition, (listed, n) in found.items() if n > 1}
 
 
 def _together(
@@ -71,10 +104,10 @@ def _together(
 
 def _add_others(
     explorer: Explorer, world: World, point: LogEvent, parents: dict[Partition, Possibility],
-    reason: str,
+    reason: str, assignments: dict[Partition, tuple[int, ...]],
 ) -> None:
     before = explorer.numbers
-    explorer.add(world, point, dict(parents), reason)
+    explorer.add(world, point, dict(parents), reason, assignments)
     for possibility in world.simulation.possibility:
         if possibility.number > before:
             parent = parents[possibility.partition]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kfast.controllers import Profile
@@ -160,9 +160,12 @@ class Explorer:
 
     def add(
         self, world: World, point: LogEvent, parents: dict[Partition, Possibility | None],
-        reason: str,
+        reason: str, assignments: Mapping[Partition, tuple[int, ...]] | None = None,
     ) -> None:
-        """Add a row for everything that the records of some partitions may be at a point."""
+        """Add a row for everything that the records of some partitions may be at a point.
+
+        `assignments` are those that have changed before it.
+        """
         added = []
         simulation = world.simulation
         up = point.said.get("registered")
@@ -172,6 +175,7 @@ class Explorer:
             if parent is not None:
                 rows = simulation.rows_of(partition)
                 replicas = simulation.state.assignment(rows[0]).replicas if rows else replicas
+                replicas = (assignments or {}).get(partition, replicas)
             else:
                 ordered = len(replicas) < 2 or partition in self.cluster.ordered
             for start, odd in starts_of(replicas, ordered, point, reason):

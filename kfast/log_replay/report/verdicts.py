@@ -197,6 +197,8 @@ class Checker:
         if before is not None:
             self._note_least(row, start, before)
         simulation.possibility[row].starts.append(start)
+        if start.replicas != state.assignment(row).replicas:
+            state.set_assignment(row, start.replicas)
         state.set_leadership(
             row, leader=start.leader, isr=start.isr,
             leader_epoch=start.leader_epoch if start.leader_epoch is not None
