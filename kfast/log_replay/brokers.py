@@ -194,16 +194,17 @@ class BrokerSide:
         best_score: tuple[int, ...] = ()
         fits = _FITS.get(line.kind)
         used = self.rows[row].used.get(broker, ())
+        controller, epoch = said.get("controller"), said.get("controller_epoch")
         for item in simulation.requests(row, kind, None, line.entry.time):
-            if fits is not None and not fits(item.said, broker):
-                continue
             term = item.event.term
+            right = controller in (None, term.controller) and epoch in (None, term.epoch)
+            if (best_score and right < best_score[0]) or (
+                fits is not None and not fits(item.said, broker)
+            ):
+                continue
             own = item.key[1] == broker
             unused = item.order not in used
             same = sum(1 for key, value in logged.items() if item.said.get(key) == value)
-            right = said.get("controller") in (None, term.controller) and (
-                said.get("controller_epoch") in (None, term.epoch)
-            )
             score = (right, same == len(logged), own, unused, same)
             if score > best_score:
                 best, best_score = item, score

@@ -32,23 +32,27 @@ one."""
 ALIKE = (frozenset({"zk-1.1", "zk-2.0"}),)
 """Profiles that differ in so little that a log need not tell them apart."""
 
-_CUES = tuple((re.compile(pattern), since, until) for pattern, since, until in (
-    (r"^\[Controller \d+\]: |^Controller \d+ epoch \d+ |^Broker \d+ ", "", "0.11"),
-    (r"^\[(?:Controller|Broker) id=", "1.0", ""),
-    (r"TopicIdReplicaAssignment\(", "2.8", ""),
-    (r"\bReplicaAssignment\(replicas=", "2.4", ""),
-    (r"LeaderAndIsrPartitionState\(|UpdateMetadataPartitionState\(", "2.4", ""),
-    (r"leaderRecoveryState=|LeaderRecoveryState:", "3.2", ""),
-    (r"LeaderAndIsr\(leader=.*isr=List\([^)]*\), zkVersion=", "1.1", "3.1"),
-    (r"LeaderAndIsr\(leader=.*partitionEpoch=", "3.3", ""),
-    (r"isrWithBrokerEpoch=", "3.5", ""),
-    (r"^\[Controller id=.*new partition replica assignment \[(?:Hash)?Map\(",
-     "", "2.7"),
-    (r"^\[Controller id=\d+\] Starting preferred replica leader election", "1.0", "2.3"),
-    (r"^\[Controller id=\d+\] Preferred replicas by broker", "", "2.4"),
-    (r"Received LeaderAndIsr request .* for partition ", "", "2.3"),
+_CUES = tuple((words, re.compile(pattern), since, until) for words, pattern, since, until in (
+    ("", r"^\[Controller \d+\]: |^Controller \d+ epoch \d+ |^Broker \d+ ", "", "0.11"),
+    ("r id=", r"^\[(?:Controller|Broker) id=", "1.0", ""),
+    ("TopicId", r"TopicIdReplicaAssignment\(", "2.8", ""),
+    ("(replicas=", r"\bReplicaAssignment\(replicas=", "2.4", ""),
+    ("State(", r"LeaderAndIsrPartitionState\(|UpdateMetadataPartitionState\(", "2.4", ""),
+    ("RecoveryState", r"leaderRecoveryState=|LeaderRecoveryState:", "3.2", ""),
+    ("zkVersion=", r"LeaderAndIsr\(leader=.*isr=List\([^)]*\), zkVersion=", "1.1", "3.1"),
+    ("partitionEpoch=", r"LeaderAndIsr\(leader=.*partitionEpoch=", "3.3", ""),
+    ("BrokerEpoch=", r"isrWithBrokerEpoch=", "3.5", ""),
+    (" new partition ",
+     r"^\[Controller id=.*new partition replica assignment \[(?:Hash)?Map\(", "", "2.7"),
+    ("Starting preferred ",
+     r"^\[Controller id=\d+\] Starting preferred replica leader election", "1.0", "2.3"),
+    ("Preferred replicas by ", r"^\[Controller id=\d+\] Preferred replicas by broker", "", "2.4"),
+    ("Received LeaderAndIsr", r"Received LeaderAndIsr request .* for partition ", "", "2.3"),
 ))
-"""Words within messages that tell the release: pattern, first release, last release."""
+"""What in a message tells the release: words, pattern, first release, last release.
+
+The pattern is looked for where the words are, as that is far cheaper.
+"""
 
 _OLDER = re.compile(
     r"connected to (?:id:\d+,host:|Node\(\d+, )|eceived LeaderAndIsr request \(LeaderAndIsrInfo:"
@@ -128,12 +132,13 @@ def tell_release(logs: Logs, used: Mapping[Form, int]) -> tuple[frozenset[str], 
 
 def _cues(logs: Logs) -> Iterable[tuple[str, str]]:
     for entry in logs.entries:
-        for pattern, since, until in _CUES:
-            if pattern.search(entry.message):
+        message = entry.message
+        for words, pattern, since, until in _CUES:
+            if words in message and pattern.search(message):
                 yield since, until
         if entry.logger in _LOGGERS:
             yield _LOGGERS[entry.logger]
-        if _LEVELS.search(entry.message):
+        if "Changed partition " in message and _LEVELS.search(message):
             yield ("", "2.5") if entry.level == "TRACE" else ("2.6", "")
 
 
