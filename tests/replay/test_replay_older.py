@@ -89,6 +89,25 @@ def test_a_failed_log_directory_is_found_by_what_it_asks_for(tmp_path):
     ]
 
 
+def test_an_isr_that_was_written_twice_before_it_is_heard_of(tmp_path):
+    """A follower falls behind and catches up: the ISR is the same, the version two higher."""
+    told = (
+        "[2021-05-01 10:00:{second},001] TRACE [Controller id=1 epoch=4] Sending UpdateMetadata "
+        "request PartitionState(controllerEpoch=4, leader=1, leaderEpoch=2, isr=[1, 2], "
+        "zkVersion={version}, replicas=[1, 2], offlineReplicas=[]) to brokers Set(1, 2) for "
+        "partition a-0 (state.change.logger)\n"
+    )
+    notified = (
+        "[2021-05-01 10:00:40,000] DEBUG [Controller id=1] Sending MetadataRequest to Brokers: "
+        "ArrayBuffer(1, 2) for TopicPartitions: ArrayBuffer(a-0) "
+        "(kafka.controller.KafkaController)\n"
+    )
+    events = script_of(tmp_path, READY + notified, "".join(
+        told.format(second=second, version=version) for second, version in ((10, 7), (40, 9))
+    ))
+    assert [event.said["n_writes"] for event in events if event.kind == "isr"][-1] == {("a", 0): 2}
+
+
 # --- the store knows first ------------------------------------------------------------------------
 
 

@@ -286,8 +286,10 @@ def _leaders_wrote(simulation: Simulation, event: LogEvent) -> list[int]:
         record = simulation.stored_record(row)
         assert record is not None
         members = record.isr if isr is None else isr
-        least = record.version + (set(members) != set(record.isr))
-        unknown = simulation.possibility[row].unknown()[1]
+        possibility = simulation.possibility[row]
+        n_writes = event.said.get("n_writes", {}).get(possibility.partition, 0)
+        least = record.version + max(set(members) != set(record.isr), n_writes)
+        unknown = possibility.unknown()[1]
         now = least if unknown or version is None else max(version, record.version)
         if now != record.version:
             write_isr(simulation, row, members, now)

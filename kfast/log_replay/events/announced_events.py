@@ -301,9 +301,10 @@ class _Writer:
         if restart is not None:
             self.restarts.remove(restart)
         event.batches.append(batch)
-        self.guess.take(batch)
         if event.kind == "isr" and event.said.get("notified"):
             event.said.setdefault("updates", {}).update(self.guess.announced(batch))
+            event.said.setdefault("n_writes", {}).update(self.guess.n_writes(batch))
+        self.guess.take(batch)
 
     def _belongs(self, event: LogEvent, batch: Batch) -> bool:
         """Whether an event may have written a batch."""

@@ -30,6 +30,7 @@ class Guesser:
         self.term = term
         self.registered = registered
         self.led: dict[Partition, tuple[int, tuple[int, ...]]] = {}
+        self.ahead: dict[Partition, int] = {}
 
     def apply(self, event: LogEvent) -> None:
         """Keep up who is registered."""
@@ -47,6 +48,7 @@ class Guesser:
             record = statement.said.get("record")
             if statement.kind in ("partition_led", "shrunk") and record is not None:
                 self.led[statement.said["partition"]] = (record.leader, record.isr or ())
+        self.ahead.update(self._versions_ahead(batch))
 
     def is_lone_isr(self, batch: Batch) -> bool:
         """Whether a batch is nothing but UpdateMetadata of some partitions, to everybody."""
@@ -176,7 +178,9 @@ class Guesser:
         """Leaders changed ISRs; only newer or traced lines say of which partitions."""
         updates = self.announced(batch)
         if updates:
-            return self._event("isr", batch, {"partitions": tuple(updates), "updates": updates})
+            return self._event("isr", batch, {
+                "partitions": tuple(updates), "updates": updates, "n_writes": self.n_writes(batch),
+            })
         return self._event("hidden_isr", batch, {"n": batch.n_told})
 
     def announced(self, batch: Batch) -> dict[Partition, tuple[tuple[int, ...], int | None]]:
@@ -188,3 +192,25 @@ class Guesser:
             if "partition" in statement.said and record is not None and record.isr is not None:
                 updates[statement.said["partition"]] = (record.isr, record.version)
         return updates
+
+    def n_writes(self, batch: Batch) -> dict[Partition, int]:
+        """How often leaders wrote the ISRs that a batch tells, since lines told them before.
+
+        Every other write raises leader epoch and version alike.
+        """
+        return {
+            partition: ahead - self.ahead[partition]
+            for partition, ahead in self._versions_ahead(batch).items() if partition in self.ahead
+        }
+
+    def _versions_ahead(self, batch: Batch) -> dict[Partition, int]:
+        """By how much versions are above leader epochs in the lines of a batch."""
+        ahead = {}
+        for number in batch.statements:
+            said = self.statements[number].said
+            record = said.get("record")
+            if "partition" in said and record is not None and record.leader != -2 and (
+                record.version is not None and record.leader_epoch is not None
+            ):
+                ahead[said["partition"]] = record.version - record.leader_epoch
+        return ahead

@@ -13,7 +13,7 @@ import pyarrow as pa
 from kfast.controllers import Profile
 from kfast.errors import InputError
 from kfast.figures.incidents import incident_figure, incident_marks
-from kfast.log_replay.comparison.facts import Fact, facts_table, shown
+from kfast.log_replay.comparison.facts import ABSENT, Fact, facts_table, shown
 from kfast.log_replay.events.clusters import Cluster
 from kfast.log_replay.histories.exploration import explore
 from kfast.log_replay.histories.explorer import Explorer
@@ -254,6 +254,7 @@ def replay(
         statements = statements[: reached + 1]
     if len(clusters) > 1:
         notes.append(f"{len(clusters)} clusters follow or overlap one another in these logs")
+    notes += _broker_notes(logs, statements, clusters, facts)
     counts = Counter(fact.verdict for fact in facts)
     if logs.warnings and counts[CONTRADICTED]:
         first = logs.warnings[0]
@@ -300,6 +301,29 @@ def _check(
         if is_cut:
             return checkers, True
     return checkers, False
+
+
+def _broker_notes(
+    logs: Logs, statements: Sequence[Statement], clusters: Sequence[Cluster], facts: Sequence[Fact]
+) -> list[str]:
+    """Say where several brokers write into one folder, and which controllers' logs are not here."""
+    writers: dict[str, set[int]] = {}
+    for line in statements:
+        if line.actor_id is not None:
+            folder = Path(logs.files[line.entry.file]).parent.as_posix()
+            writers.setdefault(folder, set()).add(line.actor_id)
+    notes = [
+        f"brokers {', '.join(map(str, sorted(ids)))} write into one folder ({folder}): files of "
+        "one may have replaced those of another, which leaves holes"
+        for folder, ids in writers.items() if len(ids) > 1
+    ]
+    absent = {broker for cluster in clusters for broker in cluster.absent} | {
+        fact.logged for fact in facts if fact.kind == "controller" and fact.reason == ABSENT
+    }
+    if absent:
+        notes.append(f"the logs of brokers {', '.join(map(str, sorted(absent)))} are not here, or "
+                     "not all: what they sent and decided as controllers is unknown")
+    return notes
 
 
 def _reasons(facts: Sequence[Fact], verdict: str) -> dict[str, int]:
