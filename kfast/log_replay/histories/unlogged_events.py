@@ -8,15 +8,17 @@ it stays if it explains more than it costs.
 
 from __future__ import annotations
 
+import bisect
+from collections import deque
 from dataclasses import dataclass
 
 from kfast.log_replay.checks import MISSING, agrees
 from kfast.log_replay.comparison.facts import ANSWER, WRITTEN
-from kfast.log_replay.comparison.worlds import Life, World, copy_of
+from kfast.log_replay.comparison.worlds import Life, World, copy_of, run_event
 from kfast.log_replay.engine.rows import row_of, with_states
 from kfast.log_replay.events.events import LogEvent
 from kfast.log_replay.histories.explorer import Explorer
-from kfast.log_replay.histories.stretches import COST, Contest, Stretch, go_through, judge
+from kfast.log_replay.histories.stretches import COST, Contest, Stretch, go_on, judge
 from kfast.log_replay.lookahead.clusters import look_ahead
 from kfast.log_replay.wording.values import Partition
 
@@ -180,12 +182,17 @@ def _try(
         events = [*stretch.events[:place], event, *stretch.events[place:]]
         _number(events, place)
         trial = stretch.with_events(events)
-        go_through(world, trial, trial.lines_about(some), some)
+        pending, lines = deque(events), trial.lines_about(some)
+        decisive = bisect.bisect_left(lines, end)
+        go_on(world, trial, pending, lines[:decisive], some)
         gained = gains(own, world, some, stretch.begin, end)
         helped = {p for p, gain in gained.items() if gain > 1}
         if sum(gained[p] for p in helped) <= COST[event.said["reason"]]:
             return None
         if helped == some:
+            go_on(world, trial, pending, lines[decisive:], some)
+            for later_event in pending:
+                run_event(world, later_event)
             return Tried(sum(gained.values()), event, place, world)
         some = helped
         kept = event.said[named]
