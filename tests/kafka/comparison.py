@@ -82,7 +82,11 @@ class Step:
     event: Json
     expected: Json
     differences: list[str] = field(default_factory=list)
-    raised: bool = False
+
+    @property
+    def kinds(self) -> set[tuple[str, ...]]:
+        """The sides that differ, and in what."""
+        return {tuple(text.split(": ")[:2]) for text in self.differences}
 
     @property
     def is_last(self) -> bool:
@@ -92,8 +96,7 @@ class Step:
     def compare(self, name: str, seen: Json) -> None:
         """Note what differs between Kafka's answer and another side's."""
         if RAISED in seen:
-            self.raised = True
-            self.differences.append(f"{name} raised {seen[RAISED]}")
+            self.differences.append(f"{name} raised: {seen[RAISED]}")
         else:
             self.differences += [f"{name}: {text}" for text in differences(self.expected, seen)]
 
