@@ -7,6 +7,7 @@ from itertools import zip_longest
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from kfast.log_replay.comparison.facts import name_of
 from kfast.log_replay.engine.rows import plain_topic
@@ -17,6 +18,7 @@ from kfast.log_replay.terms.terms import Term
 from kfast.log_replay.wording.values import Partition
 from kfast.replay_results.timeline import Row, Timeline
 from kfast.schema import FLAG_ASSIGNED, FLAG_HAS_LEADERSHIP
+from kfast.state import ClusterState
 
 OFTEN_IDLE = frozenset({"rebalance", "election", "hidden_isr", "modified"})
 """Kinds of events that are worth a row only where they changed anything."""
@@ -37,6 +39,8 @@ class Watcher:
             for term, following in zip_longest(cluster.terms, cluster.terms[1:])
         ]
         self.before: dict[Partition, tuple[int, frozenset[int]]] = {}
+        self.last: tuple[ClusterState, npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]] | None
+        self.last = None
 
     def note(self, ran: Ran, simulation: Simulation) -> None:
         """Take down what an event did."""
@@ -55,27 +59,43 @@ class Watcher:
             timeline.note_unclean(name_of(partition), event.time, election)
 
     def _compare(self, row: Row, simulation: Simulation) -> None:
-        now: dict[Partition, tuple[int, frozenset[int]]] = {}
         state = simulation.state
+        records, up = state.records, state.registered
+        changed = self._changed(state)
+        gone = self.before.keys() - simulation.rows.keys()
         for partition, rows in simulation.rows.items():
             for number in rows:
-                flags = int(state.records["flags"][number])
-                if not flags & FLAG_ASSIGNED or not flags & FLAG_HAS_LEADERSHIP:
+                if not changed[number]:
                     continue
-                leader = int(state.records["leader"][number])
-                ids = state.ids_of(number, int(state.records["isr"][number]))
-                now[partition] = (leader, frozenset(ids))
-        live = state.registered
-        for partition, (leader, isr) in now.items():
-            before = self.before.get(partition, (-1, isr))
-            row.isr_changes += isr != before[1]
-            self.timeline.note_leader(
-                row, name_of(partition), row.time, before[0], leader,
-                is_up=leader >= 0 and bool(live[leader]),
-            )
-        self.timeline.delete(map(name_of, self.before.keys() - now.keys()), row.time)
+                flags = int(records["flags"][number])
+                if not flags & FLAG_ASSIGNED or not flags & FLAG_HAS_LEADERSHIP:
+                    gone |= {partition} & self.before.keys()
+                    continue
+                leader = int(records["leader"][number])
+                isr = frozenset(state.ids_of(number, int(records["isr"][number])))
+                before = self.before.get(partition, (-1, isr))
+                row.isr_changes += isr != before[1]
+                self.timeline.note_leader(
+                    row, name_of(partition), row.time, before[0], leader,
+                    is_up=leader >= 0 and bool(up[leader]),
+                )
+                self.before[partition] = (leader, isr)
+        for partition in gone:
+            del self.before[partition]
+        self.timeline.delete(map(name_of, gone), row.time)
         row.leaderless = len(self.timeline.leaderless.since)
-        self.before = now
+
+    def _changed(self, state: ClusterState) -> npt.NDArray[np.bool_]:
+        """Which rows are not as at the last event, or belong to another state."""
+        leader = state.records["leader"]
+        led = leader >= 0
+        led[led] = state.registered[leader[led]]
+        last, self.last = self.last, (state, state.records.copy(), state.replicas.copy(), led)
+        if last is None or last[0] is not state or last[2].shape != state.replicas.shape:
+            return np.ones(leader.size, bool)
+        changed: npt.NDArray[np.bool_] = (last[2] != state.replicas).any(axis=1)
+        changed |= (last[1] != state.records) | (last[3] != led)
+        return changed
 
 
 def _until(term: Term, following: Term | None) -> int | None:
