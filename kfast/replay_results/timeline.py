@@ -15,13 +15,11 @@ from kfast.schema import (
     OUTAGES,
     REPLAY_REASSIGNMENTS,
     TIMELINE,
+    UNCLEAN_ELECTION,
     ResultTable,
 )
 
 NOTHING_MERGED: Mapping[str, str] = MappingProxyType({})
-UNCLEAN_ELECTION = "unclean election"
-"""The event of a row that is about one election outside the ISR."""
-
 MERGED_MS = 60_000
 """Events of one kind that follow one another within the same minute may count as one."""
 
