@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 VERSIONS = ("0.10", "2.0", "2.4", "2.8", "3.9")
 PROFILES = {
-    "0.10": "zk-0.10", "2.0": "zk-2.0", "2.4": "zk-2.4", "2.8": "zk-3.9", "3.9": "zk-3.9",
+    "0.10": "zk-0.10", "2.0": "zk-2.0", "2.4": "zk-2.4", "2.8": "zk-2.8", "3.9": "zk-3.9",
 }
 """Profile of kfast that behaves as each version does, or is the nearest."""
 

@@ -118,7 +118,9 @@ class LogWriter:
                 name: [row for row in rows if row["step"] == step]
                 for name, rows in tables.items()
             }
-            if only is not None and not (here["transitions"] or here["requests"]):
+            if only is not None and not (
+                here["transitions"] or here["requests"] or here["refusals"]
+            ):
                 continue
             for begins, write in (before or {}).items():
                 if action.startswith(begins):
@@ -384,9 +386,10 @@ Partition = tuple[str, int]
 
 
 def partitions_of(outcome: Outcome) -> list[Partition]:
-    """Partitions that an outcome moved, in order."""
-    moved = outcome.transitions.to_pylist()
-    return list(dict.fromkeys((r["topic"], r["partition"]) for r in moved))
+    """Partitions that an outcome moved or could not move, in order."""
+    tables = (outcome.transitions, outcome.refusals)
+    rows = sorted((r for table in tables for r in table.to_pylist()), key=lambda r: r["step"])
+    return list(dict.fromkeys((r["topic"], r["partition"]) for r in rows))
 
 
 class LoggedController:
@@ -543,11 +546,8 @@ class LoggedController:
         self.log.pause()
         log.say("rebalance")
         log.say("checking")
-        elected = [r for r in outcome.elections.to_pylist() if r["code"] == "ELECTED"]
-        first = {
-            (r["topic"], r["partition"]): log.assignment(r["topic"], r["partition"]).replicas[0]
-            for r in elected
-        }
+        tried = {(r["topic"], r["partition"]): r for r in outcome.elections.to_pylist()}
+        first = {p: log.assignment(*p).replicas[0] for p in tried}
         assert outcome.imbalance is not None
         for r in outcome.imbalance.to_pylist():
             log.say("imbalance", broker=r["broker_id"], ratio=float(r["ratio"]))
@@ -557,8 +557,9 @@ class LoggedController:
                 listed = joined(words.partition(*p) for p in group)
                 log.say("election", partitions=listed, type="PREFERRED", trigger="AutoTriggered")
                 log.tell(outcome, only=group)
-                for topic, n in group:
-                    log.say("completed", p=words.partition(topic, n), leader=r["broker_id"])
+                for p in group:
+                    if tried[p]["code"] == "ELECTED":
+                        log.say("completed", p=words.partition(*p), leader=r["broker_id"])
         return outcome
 
     def elect(self, partitions: Sequence[Partition]) -> Outcome:

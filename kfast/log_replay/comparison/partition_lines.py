@@ -198,10 +198,12 @@ def _not_preferred(case: Case) -> list[Check]:
 
 
 def _balanced(case: Case) -> list[Check]:
-    """Automatic balancing elects only where the preferred replica is in the ISR."""
+    """Automatic balancing elects only where the preferred replica is in the ISR (since 2.6)."""
     view, said, row = case.view, case.said, case.row
     leadership = view.simulation.state.leadership(row)
-    if said["trigger"] != "AutoTriggered" or leadership is None:
+    if said["trigger"] != "AutoTriggered" or leadership is None or not (
+        view.simulation.controller.profile.rebalances_in_isr
+    ):
         return []
     in_sync = view.simulation.preferred(row) in leadership.isr
     return [Check("its preferred replica in sync", True, in_sync)]
