@@ -8,6 +8,7 @@ from kfast.log_replay import replay
 from kfast.log_replay.comparison.facts import ABSENT
 from kfast.log_replay.log_files import read_logs
 from kfast.log_replay.steps import Steps
+from kfast.log_replay.terms.inventories import Inventory
 from kfast.log_replay.terms.terms import find_terms
 from kfast.log_replay.wording.statements import understand
 from tests.support.log_writer import LoggedController
@@ -170,3 +171,15 @@ def test_real_logs_with_missing_terms(folder, predicted, contradicted, shared_da
     assert outcome.counts["contradicted"] <= contradicted
     assert outcome.counts["predicted"] >= predicted
     assert "-9" not in set(outcome.facts.column("predicted").to_pylist())
+
+
+@pytest.mark.parametrize(("before", "now", "is_other"), [
+    ({0: 231, 2: 44}, {2: 116, 3: 132}, True),  # Both stood beside 231, which nobody listed.
+    ({0: 231, 2: 44}, {2: 44, 3: 240}, False),
+    ({0: 231, 2: 44}, {2: 250, 3: 240}, False),
+    ({0: 9231, 2: 44}, {0: 231, 2: 250, 3: 240}, False),  # A fault in the line of broker 0.
+    ({0: 231, 2: 244}, {0: 31, 2: 44}, True),
+])
+def test_who_registers_later_has_a_higher_epoch(before, now, is_other):
+    """A line of epochs lists all registered brokers: the number of a transaction never falls."""
+    assert Inventory(first_epochs=now).differs(Inventory(last_epochs=before)) is is_other

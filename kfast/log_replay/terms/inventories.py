@@ -1,8 +1,8 @@
 """What tells one cluster from another: registrations of brokers, and topics.
 
 A broker's epoch is the number of the ZooKeeper transaction that registered it, so it never falls
-within a cluster. Controller epochs begin at 1 in each: alone they do not tell two clusters apart
-whose logs lie in one folder.
+within a cluster, and who registers later has a higher one. Controller epochs begin at 1 in each:
+alone they do not tell two clusters apart whose logs lie in one folder.
 """
 
 from __future__ import annotations
@@ -42,9 +42,21 @@ class Inventory:
             self.topics = earlier.topics
 
     def n_fallen(self, earlier: Inventory) -> int:
-        """How many brokers have a lower epoch than in an earlier term."""
-        last = earlier.last_epochs
-        return sum(epoch < last.get(broker, epoch) for broker, epoch in self.first_epochs.items())
+        """How many brokers have an epoch that they cannot have after an earlier term.
+
+        It is lower than their last one, or they are new and it is lower than one that another
+        broker had: a line of epochs lists all registered brokers, so they stood beside it. Who
+        comes back with a lower epoch itself is no witness: that one may be a fault in the log.
+        """
+        last, first = earlier.last_epochs, self.first_epochs
+        highest = max(
+            (epoch for broker, epoch in last.items() if first.get(broker, epoch) >= epoch),
+            default=-1,
+        )
+        return sum(
+            epoch < max(last.get(broker, -1), highest) and epoch != last.get(broker)
+            for broker, epoch in first.items()
+        )
 
     def differs(self, earlier: Inventory) -> bool:
         """Whether this is another cluster than the one of an earlier term.

@@ -251,7 +251,8 @@ def _clusters(terms: list[Term]) -> list[Term]:
             earlier.end = max(earlier.end, term.end)
             earlier.closed, earlier.resigned = term.closed, term.resigned
             continue
-        term.cluster = _choose_cluster(term, latest)
+        begins = _begins_cluster(term, terms, latest)
+        term.cluster = max(latest) + 1 if begins else _choose_cluster(term, latest)
         before = latest.get(term.cluster)
         if before is not None and term.epoch is None and before.epoch is not None:
             term.epoch = _between(term, before, terms)
@@ -283,6 +284,19 @@ def _goes_on(earlier: Term, term: Term, kept: list[Term], latest: dict[int, Term
             t.cluster > earlier.cluster and earlier.end < t.start <= closed + SOON_MS for t in kept
         ))
     return earlier.epoch == term.epoch and (soon or (is_last and earlier.cluster == max(latest)))
+
+
+def _begins_cluster(term: Term, terms: list[Term], latest: dict[int, Term]) -> bool:
+    """Whether a term that does not say its epoch is of the new cluster that the next one is of.
+
+    Its controller is no broker of the clusters before, as far as their logs tell.
+    """
+    after = next((t for t in terms if t.start > term.start and t.opened), None)
+    if term.epoch is not None or after is None or not latest:
+        return False
+    before = latest[max(latest)]
+    known = {before.controller, *before.inventory.last_epochs}
+    return term.controller not in known and after.inventory.differs(before.inventory)
 
 
 def _choose_cluster(term: Term, latest: dict[int, Term]) -> int:
