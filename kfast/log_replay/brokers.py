@@ -89,7 +89,7 @@ class BrokerSide:
 
     def start_by(self, line: Statement) -> None:
         """A line says that a broker's process starts."""
-        broker = line.said.get("broker", line.actor_id)
+        broker = line.fields.get("broker", line.actor_id)
         if broker is not None:
             self.start(broker, line.entry.time)
 
@@ -120,15 +120,15 @@ class BrokerSide:
 
         def came(item: Item) -> bool:
             earlier = item.time >= since and (now is None or item.order < now.order)
-            return item.key[1] == broker and earlier and not item.said.get("unsent")
+            return item.key[1] == broker and earlier and not item.fields.get("unsent")
 
         led = next((
-            item for item in reversed(simulation.items_of(row, "lead")) if came(item)
-            and (item.said["leader"] == broker or item.said["leader"] in item.said["up"])
+            item for item in reversed(simulation.items_of(row, "leader_and_isr")) if came(item)
+            and (item.fields["leader"] == broker or item.fields["leader"] in item.fields["up"])
         ), None)
         dropped = next((
-            item for item in reversed(simulation.items_of(row, "stop")) if came(item)
-            and item.said["delete"]
+            item for item in reversed(simulation.items_of(row, "stop_replica")) if came(item)
+            and item.fields["delete"]
         ), None)
         if dropped is not None and (led is None or led.order < dropped.order):
             return NEVER  # The broker drops the partition with all that it remembers.
@@ -161,16 +161,17 @@ class BrokerSide:
     # --- requests -------------------------------------------------------------------------------
 
     def request(
-        self, simulation: Simulation, line: Statement, said: dict[str, Any], row: int,
-        logged: dict[str, Any], kind: str = "lead",
+        self, simulation: Simulation, line: Statement, fields: dict[str, Any], row: int,
+        logged: dict[str, Any], kind: str = "leader_and_isr",
     ) -> Item | None:
         """The request that a line is about: the one being handled, or the next."""
         broker = line.actor_id
         if broker is None:
             return None
-        session = said.get("session")
+        session = fields.get("session")
         context = (session, kind) if session is not None else (
-            said.get("controller"), said.get("controller_epoch"), said.get("correlation"), kind
+            fields.get("controller"), fields.get("controller_epoch"), fields.get("correlation"),
+            kind,
         )
         memory = self.rows[row]
         before = memory.handled.get(broker)
@@ -178,7 +179,7 @@ class BrokerSide:
             line.kind not in RECEIVED
         ):
             return before[1]
-        chosen = self._next(simulation, line, said, row, broker, logged, kind)
+        chosen = self._next(simulation, line, fields, row, broker, logged, kind)
         if chosen is None:
             chosen = from_before(simulation, row, kind)
         if chosen is not None:
@@ -187,24 +188,24 @@ class BrokerSide:
         return chosen
 
     def _next(
-        self, simulation: Simulation, line: Statement, said: dict[str, Any], row: int, broker: int,
-        logged: dict[str, Any], kind: str,
+        self, simulation: Simulation, line: Statement, fields: dict[str, Any], row: int,
+        broker: int, logged: dict[str, Any], kind: str,
     ) -> Item | None:
         best: Item | None = None
         best_score: tuple[int, ...] = ()
         fits = _FITS.get(line.kind)
         used = self.rows[row].used.get(broker, ())
-        controller, epoch = said.get("controller"), said.get("controller_epoch")
+        controller, epoch = fields.get("controller"), fields.get("controller_epoch")
         for item in simulation.requests(row, kind, None, line.entry.time):
             term = item.event.term
             right = controller in (None, term.controller) and epoch in (None, term.epoch)
             if (best_score and right < best_score[0]) or (
-                fits is not None and not fits(item.said, broker)
+                fits is not None and not fits(item.fields, broker)
             ):
                 continue
             own = item.key[1] == broker
             unused = item.order not in used
-            same = sum(1 for key, value in logged.items() if item.said.get(key) == value)
+            same = sum(1 for key, value in logged.items() if item.fields.get(key) == value)
             score = (right, same == len(logged), own, unused, same)
             if score > best_score:
                 best, best_score = item, score
@@ -217,7 +218,9 @@ def from_before(simulation: Simulation, row: int, kind: str) -> Item | None:
     """A request from before the log goes on: it carried the record as it is since then."""
     starts = simulation.possibility[row].starts
     leadership = simulation.state.leadership(row)
-    if not starts or starts[-1].point.kind != "resume" or leadership is None or kind == "stop":
+    if kind == "stop_replica" or leadership is None:
+        return None
+    if not starts or starts[-1].point.kind != "resume":
         return None
     if simulation.items_of(row, kind):
         return None
@@ -231,16 +234,16 @@ def from_before(simulation: Simulation, row: int, kind: str) -> Item | None:
     })
 
 
-def _leads(said: dict[str, Any], broker: int) -> bool:
-    return bool(said["leader"] == broker)
+def _leads(fields: dict[str, Any], broker: int) -> bool:
+    return bool(fields["leader"] == broker)
 
 
-def _follows(said: dict[str, Any], broker: int) -> bool:
-    return bool(said["leader"] != broker)
+def _follows(fields: dict[str, Any], broker: int) -> bool:
+    return bool(fields["leader"] != broker)
 
 
-def _follows_nobody(said: dict[str, Any], broker: int) -> bool:
-    return said["leader"] != broker and said["leader"] not in said["up"]
+def _follows_nobody(fields: dict[str, Any], broker: int) -> bool:
+    return fields["leader"] != broker and fields["leader"] not in fields["up"]
 
 
 _FITS: dict[str, Callable[[dict[str, Any], int], bool]] = {
@@ -252,4 +255,4 @@ _FITS: dict[str, Callable[[dict[str, Any], int], bool]] = {
 
 def heard(item: Item) -> Heard:
     """What a request says of a partition; StopReplica names no leader."""
-    return Heard(item.said["leader_epoch"], item.said.get("leader"))
+    return Heard(item.fields["leader_epoch"], item.fields.get("leader"))

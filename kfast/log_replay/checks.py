@@ -44,12 +44,12 @@ def agrees(check: Check) -> bool:
     return bool(check.logged == check.predicted)
 
 
-def record_checks(record: Record, said: dict[str, Any] | None) -> list[Check]:
+def record_checks(record: Record, fields: dict[str, Any] | None) -> list[Check]:
     """Checks of every field that a line says of a record."""
     found = []
     for name, logged in record._asdict().items():
         if logged is None or name == "recovery":
             continue
-        predicted = MISSING if said is None or said.get(name) is None else said[name]
+        predicted = MISSING if fields is None or fields.get(name) is None else fields[name]
         found.append(Check(name, logged, predicted, _COUNTED.get(name, "")))
     return found

@@ -199,10 +199,10 @@ def _entry(logs: Logs, name: str, number: int, line: int, head: re.Match[str]) -
         logs.warnings.append(Warned(name, line, f"{head[0][:25]} is no date; 1970 is taken"))
         days = 0
     time = days * _MS_PER_DAY + ((hour * 60 + minute) * 60 + second) * 1000 + ms
-    said = _LOGGER.match(head[9])
-    if said is None:
+    fields = _LOGGER.match(head[9])
+    if fields is None:
         return Entry(time, head[8], head[9].strip(), "", number, line)
-    return Entry(time, head[8], said[1].strip(), said[2], number, line)
+    return Entry(time, head[8], fields[1].strip(), fields[2], number, line)
 
 
 def _follow(
@@ -228,12 +228,12 @@ def _note_cut_lines(logs: Logs) -> None:
     for entry in logs.entries:
         total[entry.file] += 1
         with_logger[entry.file] += bool(entry.logger)
-    said = {(warned.file, warned.line) for warned in logs.warnings}
+    fields = {(warned.file, warned.line) for warned in logs.warnings}
     for entry in logs.entries:
         name = logs.files[entry.file]
         if entry.logger or 2 * with_logger[entry.file] < total[entry.file]:
             continue
-        if (name, entry.line) not in said:
+        if (name, entry.line) not in fields:
             logs.warnings.append(Warned(name, entry.line, "the entry is cut: its end is missing"))
 
 

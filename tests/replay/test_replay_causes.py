@@ -63,7 +63,7 @@ def test_a_reassignment_that_only_ends_is_an_event_once(tmp_path, begun):
     """From 2.4 on nothing is updated where the replicas stay, so no line says that it begins."""
     statements = statements_of(tmp_path, READY + UPDATING * begun + ENDS)
     events = write_script(statements, find_terms(statements)[0])
-    assert [event.said["targets"] for event in events if event.kind == "reassign"] == [
+    assert [event.fields["targets"] for event in events if event.kind == "reassign"] == [
         {("a", 0): (1,)}
     ]
 
@@ -88,7 +88,7 @@ def test_most_lines_say_who_stays_in_an_isr(tmp_path):
     statements = statements_of(tmp_path, READY, lines)
     gone = event("brokers", 1)
     note_survivors(statements, range(len(statements)), [gone])
-    assert gone.said["survivors"] == {("t", 0): 1}
+    assert gone.fields["survivors"] == {("t", 0): 1}
 
 
 @pytest.mark.parametrize(("survivor", "isr"), [(None, (1,)), (1, (1,)), (2, (2,)), (3, (1,))])
@@ -106,7 +106,7 @@ def test_who_stays_is_believed_of_members_that_went(survivor, isr):
     record = simulation.state.leadership(0)
     assert (record.leader, record.leader_epoch, record.version) == (-1, 7, 9)
     assert record.isr == isr
-    assert {item.said["isr"] for item in simulation.items_of(0, "told")} == {isr}
+    assert {item.fields["isr"] for item in simulation.items_of(0, "update_metadata")} == {isr}
 
 
 @pytest.mark.parametrize("text", ["", "hello world\nthis is no log\n"])
@@ -131,12 +131,12 @@ def test_what_a_reassignment_takes_out_goes_in_the_order_of_its_lines(order, isr
                  {1: 0, 2: 0, 3: 0})
     run(simulation, first)
     run(simulation, event("reassign", 1, targets={("t", 0): (3,)}, order={("t", 0): order}))
-    shrunk = {item.key[1]: item.said for item in simulation.items_of(0, "shrunk")}
+    shrunk = {item.key[1]: item.fields for item in simulation.items_of(0, "shrunk")}
     assert {broker: set(said["isr"]) for broker, said in shrunk.items()} == isrs
     epochs = [shrunk[broker]["leader_epoch"] for broker in isrs]
     assert epochs == sorted(epochs)
-    stops = {item.key[1]: item.said["leader_epoch"] for item in simulation.items_of(0, "stop")
-             if not item.said["delete"]}
+    stops = {item.key[1]: item.fields["leader_epoch"]
+             for item in simulation.items_of(0, "stop_replica") if not item.fields["delete"]}
     assert [stops[broker] for broker in isrs] == sorted(stops.values())
     assert len(set(stops.values())) == 2
 

@@ -65,7 +65,7 @@ def test_a_line_without_a_name_is_of_whoever_writes_the_file(tmp_path):
     """0.10.0, `IsrChangeNotificationListener`: it does not say which controller it is."""
     said = statements_of(tmp_path, UNSIGNED)[1]
     assert (said.kind, said.actor, said.actor_id) == ("isr_notified", "controller", 1)
-    assert said.said["partitions"] == (("a", 1),)
+    assert said.fields["partitions"] == (("a", 1),)
 
 
 def test_only_topics_that_allow_it_look_beyond_the_isr(tmp_path):
@@ -78,15 +78,14 @@ def test_one_node_of_reassignments_is_one_event(tmp_path):
     """Up to 2.3 the controller takes its partitions one after the other."""
     events = [event for event in script_of(tmp_path, READY + REASSIGNED) if not event.inferred]
     assert [event.kind for event in events] == ["reassign"]
-    assert list(events[0].said["targets"].items()) == [(("a", 1), (2, 1)), (("a", 0), (3,))]
+    assert list(events[0].fields["targets"].items()) == [(("a", 1), (2, 1)), (("a", 0), (3,))]
 
 
 def test_a_failed_log_directory_is_found_by_what_it_asks_for(tmp_path):
     """1.0 to 2.1 announce it with no line; every replica of its broker becomes Online again."""
     events = script_of(tmp_path, READY, ONLINE_AGAIN)
-    assert [(event.kind, event.said["brokers"]) for event in events if "brokers" in event.said] == [
-        ("dir_failure", (2,))
-    ]
+    named = [(event.kind, event.fields["brokers"]) for event in events if "brokers" in event.fields]
+    assert named == [("dir_failure", (2,))]
 
 
 def test_an_isr_that_was_written_twice_before_it_is_heard_of(tmp_path):
@@ -105,7 +104,8 @@ def test_an_isr_that_was_written_twice_before_it_is_heard_of(tmp_path):
     events = script_of(tmp_path, READY + notified, "".join(
         told.format(second=second, version=version) for second, version in ((10, 7), (40, 9))
     ))
-    assert [event.said["n_writes"] for event in events if event.kind == "isr"][-1] == {("a", 0): 2}
+    n_writes = [event.fields["n_writes"] for event in events if event.kind == "isr"]
+    assert n_writes[-1] == {("a", 0): 2}
 
 
 # --- the store knows first ------------------------------------------------------------------------
@@ -156,6 +156,6 @@ def test_a_request_to_a_broker_that_is_gone_is_logged(simulation):
     """Up to 2.1 every request is, and the channel manager drops it."""
     run(simulation, event("brokers", 1, added=(), bounced=(), deleted=(3,), live=(1, 2)))
     run(simulation, event("reassign", 2, targets={("t", 0): (3, 1)}))
-    said = simulation.take(0, ("lead", 3), 2, id(simulation.ran[-1].event.term))
-    assert said["leader_epoch"] == 6
-    assert not list(simulation.requests(0, "lead", 3, 9))
+    fields = simulation.take(0, ("leader_and_isr", 3), 2, id(simulation.ran[-1].event.term))
+    assert fields["leader_epoch"] == 6
+    assert not list(simulation.requests(0, "leader_and_isr", 3, 9))

@@ -17,16 +17,16 @@ TOLD = ("leader", "leader_epoch", "isr", "version", "replicas", "adding", "remov
 """What such a line may say of a partition."""
 
 
-def strange_facts(line: Statement, number: int) -> Iterator[Fact]:
+def absent_controller_facts(line: Statement, number: int) -> Iterator[Fact]:
     """What such a line says, none of it judged."""
-    said = line.said
-    if "controller_epoch" in said:
-        yield _unjudged(number, "controller epoch", "controller", said["controller_epoch"])
-    if "n" in said:
-        yield _unjudged(number, "partitions", f"broker {line.actor_id}", said["n"])
-    for partition, told in subjects(line):
-        record = told.get("record")
-        values: dict[str, Any] = record._asdict() if isinstance(record, Record) else told
+    fields = line.fields
+    if "controller_epoch" in fields:
+        yield _unjudged(number, "controller epoch", "controller", fields["controller_epoch"])
+    if "n" in fields:
+        yield _unjudged(number, "partitions", f"broker {line.actor_id}", fields["n"])
+    for partition, fields in subjects(line):
+        record = fields.get("record")
+        values: dict[str, Any] = record._asdict() if isinstance(record, Record) else fields
         for name in TOLD:
             if values.get(name) is not None:
                 yield _unjudged(number, name.replace("_", " "), name_of(partition), values[name])

@@ -16,36 +16,36 @@ from kfast.log_replay.engine.predictions import Item
 
 def _role(case: Case) -> list[Check]:
     """`Leader t-0 starts at leader epoch 3 ...`, `Follower t-0 starts ...`."""
-    view, line, said, row = case.view, case.line, case.said, case.row
+    view, line, fields, row = case.view, case.line, case.fields, case.row
     side, broker = view.brokers, line.actor_id
     assert broker is not None
     leads = line.kind == "became_leader"
-    logged = {"leader_epoch": said["leader_epoch"]}
+    logged = {"leader_epoch": fields["leader_epoch"]}
     if leads:
         logged["leader"] = broker
-    item = side.request(view.simulation, line, said, row, logged)
-    found = item.said if item is not None else None
+    item = side.request(view.simulation, line, fields, row, logged)
+    found = item.fields if item is not None else None
 
     def predicted(name: str) -> Any:
         return MISSING if found is None or found.get(name) is None else found[name]
 
-    checks = [Check("leader_epoch", said["leader_epoch"], predicted("leader_epoch"), "epoch")]
-    if leads or said.get("leader") is not None:
-        checks.append(Check("leader", broker if leads else said["leader"], predicted("leader")))
+    checks = [Check("leader_epoch", fields["leader_epoch"], predicted("leader_epoch"), "epoch")]
+    if leads or fields.get("leader") is not None:
+        checks.append(Check("leader", broker if leads else fields["leader"], predicted("leader")))
     elif found is not None:
         checks.append(Check("role", "follower", _role_of(found, broker)))
     for name in ("isr", "adding", "removing"):
-        if name in said:
-            checks.append(Check(name, said[name], predicted(name)))
-    if "version" in said:
-        checks.append(Check("version", said["version"], predicted("version"), "version"))
-    if line.kind == "became_follower" and "previous_leader" in said:
+        if name in fields:
+            checks.append(Check(name, fields[name], predicted(name)))
+    if "version" in fields:
+        checks.append(Check("version", fields["version"], predicted("version"), "version"))
+    if line.kind == "became_follower" and "previous_leader" in fields:
         checks += [
-            Check("previous leader epoch", said["previous"], predicted("leader_epoch"), "epoch"),
-            Check("previous leader", said["previous_leader"], predicted("leader")),
+            Check("previous leader epoch", fields["previous"], predicted("leader_epoch"), "epoch"),
+            Check("previous leader", fields["previous_leader"], predicted("leader")),
         ]
     else:
-        checks += _previous(view, broker, row, item, said)
+        checks += _previous(view, broker, row, item, fields)
     if item is not None:
         side.rows[row].heard[broker] = heard(item)
     return checks
@@ -56,10 +56,10 @@ def _role_of(found: dict[str, Any], broker: int) -> str:
 
 
 def _previous(
-    view: View, broker: int, row: int, item: Item | None, said: dict[str, Any]
+    view: View, broker: int, row: int, item: Item | None, fields: dict[str, Any]
 ) -> list[Check]:
     """The epoch that a broker had before; the first such line after a registration decides."""
-    side, logged = view.brokers, said["previous"]
+    side, logged = view.brokers, fields["previous"]
     if side.fresh.get(broker) is None and broker in side.fresh:
         side.fresh[broker] = logged == NEVER.leader_epoch
         if side.fresh[broker]:
@@ -68,21 +68,21 @@ def _previous(
     epoch = None if known is None else known.leader_epoch
     checks = [Check("previous leader epoch", logged, epoch,
                     "epoch" if known is not None and known != NEVER else "")]
-    if "previous_leader" in said:
-        checks.append(Check("previous leader", said["previous_leader"],
+    if "previous_leader" in fields:
+        checks.append(Check("previous leader", fields["previous_leader"],
                             None if known is None else known.leader))
     return checks
 
 
 def _received(case: Case) -> list[Check]:
-    view, line, said, row = case.view, case.line, case.said, case.row
-    record = said["record"]
+    view, line, fields, row = case.view, case.line, case.fields, case.row
+    record = fields["record"]
     logged = {k: v for k, v in record._asdict().items() if v is not None and k != "recovery"}
     as_set = view.simulation.controller.profile.name == "zk-0.10" and "replicas" in logged
     if as_set:  # Before 0.11 a request carries a set of replicas, in any order.
         del logged["replicas"]
-    item = view.brokers.request(view.simulation, line, said, row, logged)
-    checks = record_checks(record, item.said if item is not None else None)
+    item = view.brokers.request(view.simulation, line, fields, row, logged)
+    checks = record_checks(record, item.fields if item is not None else None)
     return [
         check._replace(logged=tuple(sorted(check.logged)), predicted=tuple(sorted(check.predicted)))
         if as_set and check.field == "replicas" and isinstance(check.predicted, tuple) else check
@@ -92,15 +92,15 @@ def _received(case: Case) -> list[Check]:
 
 def _same_epoch(case: Case) -> list[Check]:
     """A request that brings nothing new, or something old."""
-    view, line, said, row = case.view, case.line, case.said, case.row
+    view, line, fields, row = case.view, case.line, case.fields, case.row
     side, broker = view.brokers, line.actor_id
     assert broker is not None
-    kind = "stop" if said["request"].startswith("Stop") else "lead"
-    logged = {"leader_epoch": said["leader_epoch"]}
-    item = side.request(view.simulation, line, said, row, logged, kind)
-    epoch = MISSING if item is None else item.said["leader_epoch"]
-    checks = [Check("leader_epoch", said["leader_epoch"], epoch, "epoch")]
-    current = said.get("current", said["leader_epoch"])
+    kind = "stop_replica" if fields["request"].startswith("Stop") else "leader_and_isr"
+    logged = {"leader_epoch": fields["leader_epoch"]}
+    item = side.request(view.simulation, line, fields, row, logged, kind)
+    epoch = MISSING if item is None else item.fields["leader_epoch"]
+    checks = [Check("leader_epoch", fields["leader_epoch"], epoch, "epoch")]
+    current = fields.get("current", fields["leader_epoch"])
     known = side.remembered(view.simulation, broker, row, item)
     if known is not None and known != NEVER:
         checks.append(Check("current leader epoch", current, known.leader_epoch, "epoch"))
@@ -111,14 +111,14 @@ def _same_epoch(case: Case) -> list[Check]:
 
 def _with_record_epoch(case: Case) -> list[Check]:
     """Lines that name the controller epoch of the record, and perhaps its leader."""
-    view, line, said, row = case.view, case.line, case.said, case.row
+    view, line, fields, row = case.view, case.line, case.fields, case.row
     logged = {}
-    if "leader" in said:
-        logged["leader"] = said["leader"]
-    if "record_epoch" in said:
-        logged["controller_epoch"] = said["record_epoch"]
-    item = view.brokers.request(view.simulation, line, said, row, logged)
-    found = item.said if item is not None else {}
+    if "leader" in fields:
+        logged["leader"] = fields["leader"]
+    if "record_epoch" in fields:
+        logged["controller_epoch"] = fields["record_epoch"]
+    item = view.brokers.request(view.simulation, line, fields, row, logged)
+    found = item.fields if item is not None else {}
     checks = []
     for name, value in logged.items():
         counted = "record_epoch" if name == "controller_epoch" else ""
@@ -128,28 +128,28 @@ def _with_record_epoch(case: Case) -> list[Check]:
 
 def _cached(case: Case) -> list[Check]:
     """`Cached leader info ...`: the UpdateMetadata that a broker took in, one after the other."""
-    view, line, said, row = case.view, case.line, case.said, case.row
+    view, line, fields, row = case.view, case.line, case.fields, case.row
     broker = line.actor_id
     assert broker is not None
-    record = said["record"]
+    record = fields["record"]
     logged = {k: v for k, v in record._asdict().items() if v is not None and k != "recovery"}
     best, best_score = None, (-1, -1)
     cached = view.brokers.rows[row].cached
     last = cached.get(broker, (-1, -1))
-    for item in view.simulation.requests(row, "told", None, line.entry.time):
-        if broker not in item.said["brokers"]:
+    for item in view.simulation.requests(row, "update_metadata", None, line.entry.time):
+        if broker not in item.fields["brokers"]:
             continue
-        same = sum(1 for key, value in logged.items() if _same(item.said.get(key), value))
+        same = sum(1 for key, value in logged.items() if _same(item.fields.get(key), value))
         score = (same, 1 if item.order > last else 0)
         if score > best_score:
             best, best_score = item, score
             if score == (len(logged), 1):
                 break
     if best is None:
-        best = from_before(view.simulation, row, "told")
+        best = from_before(view.simulation, row, "update_metadata")
     if best is not None:
         cached[broker] = max(last, best.order)
-    return record_checks(record, best.said if best is not None else None)
+    return record_checks(record, best.fields if best is not None else None)
 
 
 def _same(predicted: Any, logged: Any) -> bool:
@@ -159,10 +159,10 @@ def _same(predicted: Any, logged: Any) -> bool:
 
 
 def _stopping(case: Case) -> list[Check]:
-    view, line, said, row = case.view, case.line, case.said, case.row
-    logged = {"delete": said["delete"]}
-    item = view.brokers.request(view.simulation, line, said, row, logged, "stop")
-    return [Check("delete", said["delete"], MISSING if item is None else item.said["delete"])]
+    view, line, fields, row = case.view, case.line, case.fields, case.row
+    logged = {"delete": fields["delete"]}
+    item = view.brokers.request(view.simulation, line, fields, row, logged, "stop_replica")
+    return [Check("delete", fields["delete"], MISSING if item is None else item.fields["delete"])]
 
 
 BROKER_COMPARE: dict[str, Compare] = {

@@ -24,7 +24,7 @@ class Case(NamedTuple):
 
     view: View
     line: Statement
-    said: dict[str, Any]
+    fields: dict[str, Any]
     row: int
 
 

@@ -24,7 +24,7 @@ class Claim(NamedTuple):
 
 
 @dataclass
-class Whole:
+class ClusterView:
     """What checks of the whole cluster look at and remember.
 
     Attributes
@@ -67,4 +67,4 @@ def same(kind: str, subject: str, logged: Any, predicted: Any) -> Claim:
     return Claim(kind, subject, logged, predicted)
 
 
-Speech = Callable[[Whole, Statement], Iterator[Claim]]
+CompareCluster = Callable[[ClusterView, Statement], Iterator[Claim]]

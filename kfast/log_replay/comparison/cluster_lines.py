@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kfast.log_replay.checks import MISSING
-from kfast.log_replay.comparison.cluster_claims import Claim, Speech, Whole, same
+from kfast.log_replay.comparison.cluster_claims import Claim, ClusterView, CompareCluster, same
 from kfast.log_replay.comparison.counts import COUNTS
 from kfast.log_replay.comparison.facts import (
     ABSENT,
@@ -32,26 +32,26 @@ RATIO_DIGITS = 1e-5
 # --- who is the controller ---------------------------------------------------------------------
 
 
-def _term_epoch(whole: Whole, line: Statement) -> Iterator[Claim]:
-    said, term = line.said, whole.term
+def _term_epoch(view: ClusterView, line: Statement) -> Iterator[Claim]:
+    fields, term = line.fields, view.term
     if term is None:
         return
-    if "controller" in said:
-        yield same("controller", "controller", said["controller"], term.controller)
-    if "controller_epoch" in said:
-        yield same("controller epoch", "controller", said["controller_epoch"], term.epoch)
+    if "controller" in fields:
+        yield same("controller", "controller", fields["controller"], term.controller)
+    if "controller_epoch" in fields:
+        yield same("controller epoch", "controller", fields["controller_epoch"], term.epoch)
 
 
-def _elected(whole: Whole, line: Statement) -> Iterator[Claim]:
-    said, term = line.said, whole.term
+def _elected(view: ClusterView, line: Statement) -> Iterator[Claim]:
+    fields, term = line.fields, view.term
     if term is None:
         return
-    if "controller" in said:
-        yield same("controller", "controller", said["controller"], term.controller)
-    if "controller_epoch" not in said:
+    if "controller" in fields:
+        yield same("controller", "controller", fields["controller"], term.controller)
+    if "controller_epoch" not in fields:
         return
-    before = _before(whole, term)
-    epoch = said["controller_epoch"]
+    before = _before(view, term)
+    epoch = fields["controller_epoch"]
     if term.follows and before is not None and before.epoch is not None:
         yield same("controller epoch", "controller", epoch, before.epoch + 1)
     elif epoch == term.epoch:
@@ -59,20 +59,20 @@ def _elected(whole: Whole, line: Statement) -> Iterator[Claim]:
         yield Claim("controller epoch", "controller", epoch, None, reason)
     else:
         yield same("controller epoch", "controller", epoch, term.epoch)
-    if "epoch_version" not in said or term.epoch is None:
+    if "epoch_version" not in fields or term.epoch is None:
         return
-    yield same("epoch store version", "controller", said["epoch_version"], term.epoch)
+    yield same("epoch store version", "controller", fields["epoch_version"], term.epoch)
 
 
-def _before(whole: Whole, term: Term) -> Term | None:
-    earlier = [t for t in whole.cluster.terms if t.start < term.start]
+def _before(view: ClusterView, term: Term) -> Term | None:
+    earlier = [t for t in view.cluster.terms if t.start < term.start]
     return earlier[-1] if earlier else None
 
 
-def _other_elected(whole: Whole, line: Statement) -> Iterator[Claim]:
+def _other_elected(view: ClusterView, line: Statement) -> Iterator[Claim]:
     """A broker reads who is the controller: perhaps one whose own log is not here."""
-    logged, time = line.said["controller"], line.entry.time
-    office, room = in_office(whole.cluster.terms, time)
+    logged, time = line.fields["controller"], line.entry.time
+    office, room = in_office(view.cluster.terms, time)
     if logged not in office and room:
         yield Claim("controller", "controller", logged, None, ABSENT)
     elif office:
@@ -83,84 +83,84 @@ def _other_elected(whole: Whole, line: Statement) -> Iterator[Claim]:
 # --- brokers -------------------------------------------------------------------------------------
 
 
-def _broker_epochs(whole: Whole, line: Statement) -> Iterator[Claim]:
-    registered = whole.world.simulation.registered
-    said: dict[int, int] = line.said["epochs"]
-    yield same("registered brokers", "cluster", frozenset(said), frozenset(registered))
-    for broker, epoch in sorted(said.items()):
-        true = whole.epochs.get(whole.number, {}).get(broker, epoch)
-        if whole.known_epochs.get(broker) == true or epoch != true:
+def _broker_epochs(view: ClusterView, line: Statement) -> Iterator[Claim]:
+    registered = view.world.simulation.registered
+    fields: dict[int, int] = line.fields["epochs"]
+    yield same("registered brokers", "cluster", frozenset(fields), frozenset(registered))
+    for broker, epoch in sorted(fields.items()):
+        true = view.epochs.get(view.number, {}).get(broker, epoch)
+        if view.known_epochs.get(broker) == true or epoch != true:
             yield same("broker epoch", f"broker {broker}", epoch, true)
         else:
-            earlier = whole.known_epochs.get(broker, -1)
+            earlier = view.known_epochs.get(broker, -1)
             wrong = epoch <= earlier
-            whole.known_epochs[broker] = true
-            whole.doubtful.discard(broker)
+            view.known_epochs[broker] = true
+            view.doubtful.discard(broker)
             yield Claim("broker epoch", f"broker {broker}", epoch,
                        MISSING if wrong else None, "" if wrong else REGISTERED)
 
 
-def _brokers(field_name: str, kind: str) -> Speech:
-    def check(whole: Whole, line: Statement) -> Iterator[Claim]:
-        simulation = whole.world.simulation
+def _brokers(field_name: str, kind: str) -> CompareCluster:
+    def check(view: ClusterView, line: Statement) -> Iterator[Claim]:
+        simulation = view.world.simulation
         sets = {
             "registered brokers": simulation.registered,
             "brokers shutting down": simulation.shutting_down,
             "live brokers": simulation.registered - simulation.shutting_down,
         }
-        yield same(kind, "cluster", frozenset(line.said[field_name]), frozenset(sets[kind]))
+        yield same(kind, "cluster", frozenset(line.fields[field_name]), frozenset(sets[kind]))
 
     return check
 
 
-def _startup(whole: Whole, line: Statement) -> Iterator[Claim]:
+def _startup(view: ClusterView, line: Statement) -> Iterator[Claim]:
     started = line.kind == "broker_startup"
-    for ran in whole.window(line.entry.time):
+    for ran in view.window(line.entry.time):
         if ran.event.kind == "brokers":
-            said = ran.event.said
+            fields = ran.event.fields
             names = ("added", "bounced") if started else ("deleted", "bounced")
-            lists = [frozenset(said[name]) for name in names]
-            logged = frozenset(line.said["brokers"])
+            lists = [frozenset(fields[name]) for name in names]
+            logged = frozenset(line.fields["brokers"])
             right = logged if logged in lists else lists[0]
             kind = "brokers that started" if started else "brokers that failed"
             yield same(kind, "cluster", logged, right)
             return
     kind = "brokers that started" if started else "brokers that failed"
-    yield same(kind, "cluster", frozenset(line.said["brokers"]), MISSING)
+    yield same(kind, "cluster", frozenset(line.fields["brokers"]), MISSING)
 
 
 # --- topics --------------------------------------------------------------------------------------
 
 
-def _topics(whole: Whole, line: Statement) -> Iterator[Claim]:
-    state = whole.world.simulation.state
+def _topics(view: ClusterView, line: Statement) -> Iterator[Claim]:
+    state = view.world.simulation.state
     there = {
         possibility.partition[0]
-        for row, possibility in enumerate(whole.world.simulation.possibility)
+        for row, possibility in enumerate(view.world.simulation.possibility)
         if int(state.records["flags"][row]) & FLAG_ASSIGNED
     }
-    yield same("topics", "cluster", frozenset(line.said["topics"]), frozenset(there))
+    yield same("topics", "cluster", frozenset(line.fields["topics"]), frozenset(there))
 
 
-def _ineligible(whole: Whole, line: Statement) -> Iterator[Claim]:
+def _ineligible(view: ClusterView, line: Statement) -> Iterator[Claim]:
     """Topics with a replica that is not online, or with a reassignment under way."""
-    simulation = whole.world.simulation
+    simulation = view.world.simulation
     names = set()
     for row, possibility in enumerate(simulation.possibility):
         assigned = simulation.state.assignment(row)
         live = simulation.registered - simulation.shutting_down
         if assigned.being_reassigned or any(b not in live for b in assigned.replicas):
             names.add(possibility.partition[0])
-    field_name = "ineligible" if "ineligible" in line.said else "topics"
+    field_name = "ineligible" if "ineligible" in line.fields else "topics"
     yield same("topics ineligible for deletion", "cluster",
-                frozenset(line.said[field_name]), frozenset(names))
+                frozenset(line.fields[field_name]), frozenset(names))
 
 
-def _to_delete(whole: Whole, line: Statement) -> Iterator[Claim]:
+def _to_delete(view: ClusterView, line: Statement) -> Iterator[Claim]:
     """Topics with a deletion marker: those that were to be deleted, and any marked meanwhile."""
-    simulation = whole.world.simulation
+    simulation = view.world.simulation
     event = simulation.ran[-1].event if simulation.ran else None
-    logged, before = frozenset(line.said["topics"]), simulation.queued_before
+    logged, before = frozenset(line.fields["topics"]), simulation.queued_before
     if event is None or event.kind != "failover" or logged == before == frozenset():
         return
     kind = "topics to be deleted"
@@ -172,11 +172,11 @@ def _to_delete(whole: Whole, line: Statement) -> Iterator[Claim]:
         yield Claim(kind, "cluster", logged, None, reason)
 
 
-def _created(whole: Whole, line: Statement) -> Iterator[Claim]:
-    for ran in whole.window(line.entry.time):
+def _created(view: ClusterView, line: Statement) -> Iterator[Claim]:
+    for ran in view.window(line.entry.time):
         if ran.event.kind in ("topics", "partitions"):
-            made = frozenset(name_of(p) for p in ran.event.said["created"])
-            logged = frozenset(name_of(p) for p in line.said["partitions"])
+            made = frozenset(name_of(p) for p in ran.event.fields["created"])
+            logged = frozenset(name_of(p) for p in line.fields["partitions"])
             yield same("new partitions", "cluster", logged, made)
             return
 
@@ -184,22 +184,22 @@ def _created(whole: Whole, line: Statement) -> Iterator[Claim]:
 # --- balance -------------------------------------------------------------------------------------
 
 
-def _ratio(whole: Whole, line: Statement) -> Iterator[Claim]:
-    broker, logged = line.said["broker"], line.said["ratio"]
-    known = whole.world.simulation.imbalance.get(broker)
+def _ratio(view: ClusterView, line: Statement) -> Iterator[Claim]:
+    broker, logged = line.fields["broker"], line.fields["ratio"]
+    known = view.world.simulation.imbalance.get(broker)
     predicted: Any = MISSING
     if known is not None:
         predicted = logged if abs(known[2] - logged) < RATIO_DIGITS else known[2]
     yield same("imbalance ratio", f"broker {broker}", logged, predicted)
 
 
-def _election(whole: Whole, line: Statement) -> Iterator[Claim]:
+def _election(view: ClusterView, line: Statement) -> Iterator[Claim]:
     """Partitions that automatic balancing elects for."""
-    if line.said["trigger"] != "AutoTriggered":
+    if line.fields["trigger"] != "AutoTriggered":
         return
-    logged = frozenset(line.said["partitions"])
+    logged = frozenset(line.fields["partitions"])
     found: list[frozenset[Any]] = []
-    for ran in whole.window(line.entry.time):
+    for ran in view.window(line.entry.time):
         if ran.event.kind == "rebalance":
             found = ran.balanced
             break
@@ -208,25 +208,25 @@ def _election(whole: Whole, line: Statement) -> Iterator[Claim]:
                 frozenset(map(name_of, logged)), frozenset(map(name_of, predicted)))
 
 
-def _request_header(whole: Whole, line: Statement) -> Iterator[Claim]:
+def _request_header(view: ClusterView, line: Statement) -> Iterator[Claim]:
     """A request that could not be sent: whose it is, and for which registration."""
-    yield from _term_epoch(whole, line)
-    request, broker = line.said["request"], line.said["broker"]
-    term = whole.term
+    yield from _term_epoch(view, line)
+    request, broker = line.fields["request"], line.fields["broker"]
+    term = view.term
     if term is not None and request.controller_epoch is not None:
         yield same("controller epoch", "controller", request.controller_epoch, term.epoch)
-    known, epoch = whole.known_epochs.get(broker), request.broker_epoch
+    known, epoch = view.known_epochs.get(broker), request.broker_epoch
     if epoch is not None:
-        if known is not None and epoch > known and broker in whole.doubtful:
-            whole.doubtful.discard(broker)
+        if known is not None and epoch > known and broker in view.doubtful:
+            view.doubtful.discard(broker)
             known = None
         if known is None:
-            whole.known_epochs[broker] = epoch
+            view.known_epochs[broker] = epoch
         yield Claim("broker epoch", f"broker {broker}", epoch, known,
                    REGISTERED if known is None else "")
 
 
-WHOLE: dict[str, Speech] = {
+CLUSTER_COMPARE: dict[str, CompareCluster] = {
     "elected": _elected, "epoch": _elected, "ready": _term_epoch, "becoming": _term_epoch,
     "partition_failed": _term_epoch, "replica_failed": _term_epoch,
     "other_elected": _other_elected, "broker_epochs": _broker_epochs,

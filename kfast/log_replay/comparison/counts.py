@@ -6,20 +6,22 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kfast.log_replay.checks import MISSING
-from kfast.log_replay.comparison.cluster_claims import Claim, Speech, Whole, same
+from kfast.log_replay.comparison.cluster_claims import Claim, ClusterView, CompareCluster, same
 from kfast.log_replay.comparison.facts import BEFORE, REMEMBERED, UNNAMED
 from kfast.log_replay.events.events import TIE_MS
 from kfast.log_replay.wording.forms import Statement
 
 # --- requests, as the controller counts them ------------------------------------------------------
 
+UPDATE_SIZE = "partitions in UpdateMetadata"
 
-def _sent_leads(whole: Whole, line: Statement) -> Iterator[Claim]:
-    broker = line.said["broker"]
-    logged = (line.said["n_leaders"], line.said["n_followers"])
-    found = _take(whole, line, "leads", lambda s: s.leads.get(broker), logged, broker)
+
+def _sent_leads(view: ClusterView, line: Statement) -> Iterator[Claim]:
+    broker = line.fields["broker"]
+    logged = (line.fields["n_leaders"], line.fields["n_followers"])
+    found = _take(view, line, "leads", lambda s: s.leads.get(broker), logged, broker)
     subject = f"broker {broker}"
-    if found is None and _of_earlier_event(whole, line):
+    if found is None and _of_earlier_event(view, line):
         for kind, n in zip(("partitions to lead", "partitions to follow"), logged, strict=True):
             yield Claim(kind, subject, n, None, BEFORE)
         return
@@ -27,16 +29,17 @@ def _sent_leads(whole: Whole, line: Statement) -> Iterator[Claim]:
     yield same("partitions to follow", subject, logged[1], found[1] if found else MISSING)
 
 
-def _sent_metadata(whole: Whole, line: Statement) -> Iterator[Claim]:
-    logged = (frozenset(line.said["brokers"]), line.said["n"])
-    for ran in whole.window(line.entry.time):
-        if ran.event.kind == "hidden_isr" and logged[1] == ran.event.said["n"]:
+def _sent_metadata(view: ClusterView, line: Statement) -> Iterator[Claim]:
+    logged = (frozenset(line.fields["brokers"]), line.fields["n"])
+    for ran in view.window(line.entry.time):
+        if ran.event.kind == "hidden_isr" and logged[1] == ran.event.fields["n"]:
             yield Claim("partitions in UpdateMetadata", "cluster", logged[1], None, UNNAMED)
             return
     found = _take(
-        whole, line, "told", lambda s: (frozenset(s.told), s.n_told if s.told else 0), logged, None
+        view, line, "update_metadata",
+        lambda s: (frozenset(s.recipients), s.n_partitions if s.recipients else 0), logged, None,
     )
-    if found is None and _of_earlier_event(whole, line):
+    if found is None and _of_earlier_event(view, line):
         yield Claim("brokers told", "cluster", logged[0], None, BEFORE)
         yield Claim("partitions in UpdateMetadata", "cluster", logged[1], None, BEFORE)
         return
@@ -45,47 +48,47 @@ def _sent_metadata(whole: Whole, line: Statement) -> Iterator[Claim]:
                 found[1] if found else MISSING)
 
 
-def _sent_stops(whole: Whole, line: Statement) -> Iterator[Claim]:
-    broker, delete = line.said["broker"], line.said.get("delete")
+def _sent_stops(view: ClusterView, line: Statement) -> Iterator[Claim]:
+    broker, delete = line.fields["broker"], line.fields.get("delete")
 
     def count(sending: Any) -> int | None:
         stops, deletes = sending.stops.get(broker, 0), sending.deletes.get(broker, 0)
         n = stops + deletes if delete is None else deletes if delete else stops
         return n or None
 
-    found = _take(whole, line, f"stops{delete}", count, line.said["n"], broker)
-    if found is None and _of_earlier_event(whole, line):
-        yield Claim("replicas to stop", f"broker {broker}", line.said["n"], None, BEFORE)
+    found = _take(view, line, f"stops{delete}", count, line.fields["n"], broker)
+    if found is None and _of_earlier_event(view, line):
+        yield Claim("replicas to stop", f"broker {broker}", line.fields["n"], None, BEFORE)
         return
-    yield same("replicas to stop", f"broker {broker}", line.said["n"],
+    yield same("replicas to stop", f"broker {broker}", line.fields["n"],
                 MISSING if found is None else found)
 
 
-def _of_earlier_event(whole: Whole, line: Statement) -> bool:
+def _of_earlier_event(view: ClusterView, line: Statement) -> bool:
     """Whether a request is of an event that began before the log, or before it goes on."""
-    latest = next(whole.window(line.entry.time), None)
+    latest = next(view.window(line.entry.time), None)
     return latest is not None and latest.event.kind == "resume"
 
 
 def _take(
-    whole: Whole, line: Statement, kind: str, said: Callable[[Any], Any], logged: Any,
+    view: ClusterView, line: Statement, kind: str, fields: Callable[[Any], Any], logged: Any,
     broker: int | None,
 ) -> Any:
     """What a step sent that a line may be about: the first that says the same, else the first."""
     free: list[tuple[Any, Any]] = []
-    for ran in whole.window(line.entry.time):
+    for ran in view.window(line.entry.time):
         some = [
-            (said(sending), (kind, broker, ran.event.number, sending.step))
+            (fields(sending), (kind, broker, ran.event.number, sending.step))
             for sending in ran.sendings
         ]
         free[:0] = [(value, key) for value, key in some
-                    if value is not None and key not in whole.taken]
+                    if value is not None and key not in view.taken]
     for value, key in free:
         if value == logged:
-            whole.taken.add(key)
+            view.taken.add(key)
             return value
     for value, key in free:
-        whole.taken.add(key)
+        view.taken.add(key)
         return value
     return None
 
@@ -93,51 +96,51 @@ def _take(
 # --- requests, as brokers count them --------------------------------------------------------------
 
 
-def _handling(whole: Whole, line: Statement) -> Iterator[Claim]:
+def _handling(view: ClusterView, line: Statement) -> Iterator[Claim]:
     """A broker says how many partitions a request has."""
-    said, broker = line.said, line.actor_id
+    fields, broker = line.fields, line.actor_id
     assert broker is not None
-    kind = said["request"]
+    kind = fields["request"]
     if kind not in ("LeaderAndIsr", "StopReplica"):
         return
-    found = _received(whole, line, broker, kind, said["n"], said.get("controller_epoch"))
-    if found is None and (kind, broker) not in whole.world.simulation.heard:
-        yield Claim(f"partitions in {kind}", f"broker {broker}", said["n"], None, REMEMBERED)
+    found = _received(view, line, broker, kind, fields["n"], fields.get("controller_epoch"))
+    if found is None and (kind, broker) not in view.world.simulation.heard:
+        yield Claim(f"partitions in {kind}", f"broker {broker}", fields["n"], None, REMEMBERED)
         return
-    yield same(f"partitions in {kind}", f"broker {broker}", said["n"],
+    yield same(f"partitions in {kind}", f"broker {broker}", fields["n"],
                 MISSING if found is None else found[0])
     if line.kind == "handling" and found is not None and kind == "LeaderAndIsr":
-        whole.sessions[broker] = (whole.number, found[1])
+        view.sessions[broker] = (view.number, found[1])
 
 
-def _cached(whole: Whole, line: Statement) -> Iterator[Claim]:
-    said, broker = line.said, line.actor_id
+def _cached(view: ClusterView, line: Statement) -> Iterator[Claim]:
+    fields, broker = line.fields, line.actor_id
     assert broker is not None
     found = _received(
-        whole, line, broker, "UpdateMetadata", said["n"] + said["n_deleted"],
-        said["controller_epoch"],
+        view, line, broker, "UpdateMetadata", fields["n"] + fields["n_deleted"],
+        fields["controller_epoch"],
     )
-    if found is None and ("UpdateMetadata", broker) not in whole.world.simulation.heard:
-        yield Claim("partitions in UpdateMetadata", f"broker {broker}", said["n"], None, REMEMBERED)
-        yield from broker_epoch(whole, line)
+    if found is None and ("UpdateMetadata", broker) not in view.world.simulation.heard:
+        yield Claim(UPDATE_SIZE, f"broker {broker}", fields["n"], None, REMEMBERED)
+        yield from broker_epoch(view, line)
         return
     term = found[1][0] if found is not None else None
-    yield same("partitions in UpdateMetadata", f"broker {broker}", said["n"] + said["n_deleted"],
+    yield same(UPDATE_SIZE, f"broker {broker}", fields["n"] + fields["n_deleted"],
                 MISSING if found is None else found[0])
-    yield same("controller epoch", "controller", said["controller_epoch"],
+    yield same("controller epoch", "controller", fields["controller_epoch"],
                 MISSING if term is None else term.epoch)
 
 
 def _received(
-    whole: Whole, line: Statement, broker: int, kind: str, n: int, epoch: int | None
+    view: ClusterView, line: Statement, broker: int, kind: str, n: int, epoch: int | None
 ) -> tuple[int, tuple[Any, ...]] | None:
     """The request that a broker speaks of: number of its partitions, and where it was sent."""
     time = line.entry.time
     best: tuple[int, tuple[Any, ...]] | None = None
     best_score: tuple[int, ...] = ()
-    for ran in whole.world.simulation.ran:
+    for ran in view.world.simulation.ran:
         term = ran.event.term
-        if ran.event.time > time + TIE_MS or line.said.get("controller") not in (
+        if ran.event.time > time + TIE_MS or line.fields.get("controller") not in (
             None, term.controller
         ) or (best_score[:4] == (True,) * 4 and (
             epoch not in (None, term.epoch) or term.start <= best_score[4]
@@ -147,23 +150,23 @@ def _received(
         for sending in ran.sendings:
             for to, count in _counts(sending, kind):
                 if hidden:
-                    count = ran.event.said["n"]
+                    count = ran.event.fields["n"]
                 key = (line.kind, kind, broker, ran.event.number, sending.step, to)
                 score = (epoch in (None, term.epoch), count == n, to == broker,
-                         key not in whole.taken, term.start)
+                         key not in view.taken, term.start)
                 if score > best_score:
                     best = (count, (term, ran.event.number, sending.step, key))
                     best_score = score
         if hidden and not ran.sendings:
             key = (line.kind, kind, broker, ran.event.number, -1, broker)
-            count = ran.event.said["n"]
-            score = (epoch in (None, term.epoch), count == n, True, key not in whole.taken,
+            count = ran.event.fields["n"]
+            score = (epoch in (None, term.epoch), count == n, True, key not in view.taken,
                      term.start)
             if score > best_score:
                 best = (count, (term, ran.event.number, -1, key))
                 best_score = score
     if best is not None:
-        whole.taken.add(best[1][-1])
+        view.taken.add(best[1][-1])
     return best
 
 
@@ -174,34 +177,34 @@ def _counts(sending: Any, kind: str) -> Iterator[tuple[int, int]]:
         for broker in {*sending.stops, *sending.deletes}:
             yield broker, sending.stops.get(broker, 0) + sending.deletes.get(broker, 0)
     else:
-        yield from ((broker, sending.n_told) for broker in sending.told)
+        yield from ((broker, sending.n_partitions) for broker in sending.recipients)
 
 
-def broker_epoch(whole: Whole, line: Statement) -> Iterator[Claim]:
+def broker_epoch(view: ClusterView, line: Statement) -> Iterator[Claim]:
     """Lines of brokers that name the controller's epoch."""
-    said = line.said
-    if "controller_epoch" not in said or "controller" not in said:
+    fields = line.fields
+    if "controller_epoch" not in fields or "controller" not in fields:
         return
-    if said.get("epoch_is_records"):
+    if fields.get("epoch_is_records"):
         return
-    term = whole.cluster.last_term(said["controller"], line.entry.time + TIE_MS)
-    first = whole.cluster.terms[0]
+    term = view.cluster.last_term(fields["controller"], line.entry.time + TIE_MS)
+    first = view.cluster.terms[0]
     if term is None and line.entry.time < first.start:
-        if said["controller"] != first.controller:  # Of a controller from before the log.
-            yield Claim("controller epoch", "controller", said["controller_epoch"], None, BEFORE)
+        if fields["controller"] != first.controller:  # Of a controller from before the log.
+            yield Claim("controller epoch", "controller", fields["controller_epoch"], None, BEFORE)
             return
         term = first
     if term is None:
-        yield same("controller epoch", "controller", said["controller_epoch"], MISSING)
+        yield same("controller epoch", "controller", fields["controller_epoch"], MISSING)
         return
-    session = whole.sessions.get(line.actor_id) if line.actor_id is not None else None
+    session = view.sessions.get(line.actor_id) if line.actor_id is not None else None
     predicted = term.epoch
-    if session is not None and said.get("session") == session[0]:
+    if session is not None and fields.get("session") == session[0]:
         predicted = session[1][0].epoch
-    yield same("controller epoch", "controller", said["controller_epoch"], predicted)
+    yield same("controller epoch", "controller", fields["controller_epoch"], predicted)
 
 
-COUNTS: dict[str, Speech] = {
+COUNTS: dict[str, CompareCluster] = {
     "sent_leader_and_isr": _sent_leads, "sent_update_metadata": _sent_metadata,
     "sent_stop_replica": _sent_stops, "handling": _handling, "finished": _handling,
     "cached": _cached,

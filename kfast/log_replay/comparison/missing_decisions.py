@@ -70,7 +70,7 @@ class Decisions:
         self.holes = [
             event.at for event in cluster.events if event.kind in POINTS and is_hole(event)
         ]
-        for number in sorted([*cluster.lines, *cluster.strange]):
+        for number in sorted([*cluster.lines, *cluster.absent_controller_lines]):
             line = statements[number]
             if line.kind in WRITTEN_THERE or "state.change" in line.entry.logger:
                 rank = RANKS[line.entry.level]
@@ -167,7 +167,7 @@ def _due(ran: Ran, simulation: Simulation) -> Iterator[Due]:
     shrinks: dict[tuple[int, int, Any], list[Item]] = {}
     for order, (row, item) in enumerate(ran.made):
         kind = _kind_of(item)
-        if row < 0 or item.said.get("unsent") or not kind:
+        if row < 0 or item.fields.get("unsent") or not kind:
             continue
         alternatives = [item]
         if kind == "shrunk":  # In which order replicas leave an ISR is not known.
@@ -179,11 +179,11 @@ def _due(ran: Ran, simulation: Simulation) -> Iterator[Due]:
         yield Due(item.step * ITEMS + order, kind, _texts(name, item), alternatives)
     for sending in ran.sendings:
         at, step = (sending.step + 1) * ITEMS, (ran.event.number, sending.step)
-        if sending.told:
+        if sending.recipients:
             yield Due(at, "sent_update_metadata", (
                 "UpdateMetadata request", "cluster",
-                f"{sending.n_told} partitions to brokers {shown(sending.told)}",
-            ), requests=[("told", None, *step)])
+                f"{sending.n_partitions} partitions to brokers {shown(sending.recipients)}",
+            ), requests=[("update_metadata", None, *step)])
         for broker, (leads, follows) in sending.leads.items():
             yield Due(at, "sent_leader_and_isr", (
                 "LeaderAndIsr request", f"broker {broker}", f"{leads} to lead, {follows} to follow",
@@ -203,8 +203,9 @@ ITEMS = 1 << 24
 
 DECISION_OF = {
     "moved": "partition_moved", "led": "partition_led", "failed": "partition_failed",
-    "shrunk": "shrunk", "lead": "sent_leader_and_isr_partition",
-    "told": "sent_update_metadata_partition", "stop": "sent_stop_replica_partition",
+    "shrunk": "shrunk", "leader_and_isr": "sent_leader_and_isr_partition",
+    "update_metadata": "sent_update_metadata_partition",
+    "stop_replica": "sent_stop_replica_partition",
 }
 """What kind of line states an item, by the first part of its key."""
 
@@ -224,9 +225,9 @@ def _kind_of(item: Item) -> str:
 
 def _texts(name: str, item: Item) -> tuple[str, str, str]:
     """Kind, subject and value of an item."""
-    said = ", ".join(
-        f"{field.replace('_', ' ')} {shown(item.said[field])}"
-        for field in ("leader", "leader_epoch", "isr") if item.said.get(field) is not None
+    fields = ", ".join(
+        f"{field.replace('_', ' ')} {shown(item.fields[field])}"
+        for field in ("leader", "leader_epoch", "isr") if item.fields.get(field) is not None
     )
     first, *key = item.key
     if first in ("moved", "failed"):
@@ -234,9 +235,9 @@ def _texts(name: str, item: Item) -> tuple[str, str, str]:
         fails = " fails" if first == "failed" else ""
         return "transition", name, f"{replica}{key[1]} -> {key[2]}{fails}"
     if first == "led":
-        return "transition", name, f"{key[0]} -> {key[1]}, {said}"
+        return "transition", name, f"{key[0]} -> {key[1]}, {fields}"
     if first == "shrunk":
-        return "ISR without a replica", name, f"replica {key[0]}, {said}"
-    request = {"lead": "LeaderAndIsr", "told": "UpdateMetadata", "stop": "StopReplica"}[first]
+        return "ISR without a replica", name, f"replica {key[0]}, {fields}"
+    request = "".join(word.capitalize() for word in first.split("_"))
     to = f"to broker {key[0]}" if key else "to all brokers"
-    return f"{request} of a partition", name, f"{to}: {said}"
+    return f"{request} of a partition", name, f"{to}: {fields}"

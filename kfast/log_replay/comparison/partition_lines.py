@@ -22,23 +22,23 @@ def _logged(record: Record) -> dict[str, Any]:
 
 
 def _moved(case: Case) -> list[Check]:
-    view, line, said, row = case.view, case.line, case.said, case.row
-    key = ("moved", said.get("replica"), said["before"], said["after"])
+    view, line, fields, row = case.view, case.line, case.fields, case.row
+    key = ("moved", fields.get("replica"), fields["before"], fields["after"])
     found = view.simulation.take(row, key, line.entry.time, view.term)
-    change = f"{said['before']} -> {said['after']}"
+    change = f"{fields['before']} -> {fields['after']}"
     checks = [Check("transition", change, MISSING if found is None else change)]
-    if "replicas" in said:
+    if "replicas" in fields:
         assigned = view.simulation.state.assignment(row).replicas
-        checks.append(Check("replicas", said["replicas"], assigned))
+        checks.append(Check("replicas", fields["replicas"], assigned))
     return checks
 
 
 def _led(case: Case) -> list[Check]:
-    view, line, said, row = case.view, case.line, case.said, case.row
-    record = said.get("record") or Record(leader=said["leader"])
-    key = ("led", said["before"], said["after"])
+    view, line, fields, row = case.view, case.line, case.fields, case.row
+    record = fields.get("record") or Record(leader=fields["leader"])
+    key = ("led", fields["before"], fields["after"])
     found = view.simulation.take(row, key, line.entry.time, view.term, _logged(record))
-    change = f"{said['before']} -> {said['after']}"
+    change = f"{fields['before']} -> {fields['after']}"
     return [
         Check("transition", change, MISSING if found is None else change),
         *record_checks(record, found),
@@ -47,27 +47,27 @@ def _led(case: Case) -> list[Check]:
 
 def _elected(case: Case) -> list[Check]:
     """The last election that is predicted, whatever the partition's state was before."""
-    view, said, row = case.view, case.said, case.row
+    view, fields, row = case.view, case.fields, case.row
     items = [
         item for item in view.simulation.items_of(row, "led")
         if item.key[-1] == "OnlinePartition"
     ]
     last = max(items, key=lambda item: item.order, default=None)
-    return [Check("leader", said["leader"], MISSING if last is None else last.said["leader"])]
+    return [Check("leader", fields["leader"], MISSING if last is None else last.fields["leader"])]
 
 
 def _failed(case: Case) -> list[Check]:
-    view, line, said, row = case.view, case.line, case.said, case.row
-    key = ("failed", said.get("replica"), said["before"], said["after"])
+    view, line, fields, row = case.view, case.line, case.fields, case.row
+    key = ("failed", fields.get("replica"), fields["before"], fields["after"])
     found = view.simulation.take(row, key, line.entry.time, view.term)
-    change = f"{said['before']} -> {said['after']} fails"
+    change = f"{fields['before']} -> {fields['after']} fails"
     return [Check("transition", change, MISSING if found is None else change)]
 
 
 def _shrunk(case: Case) -> list[Check]:
-    view, line, said, row = case.view, case.line, case.said, case.row
-    record = said["record"]
-    key = ("shrunk", said["replica"])
+    view, line, fields, row = case.view, case.line, case.fields, case.row
+    record = fields["record"]
+    key = ("shrunk", fields["replica"])
     found = view.simulation.take(row, key, line.entry.time, view.term, _logged(record))
     return record_checks(record, found)
 
@@ -76,56 +76,56 @@ def _shrunk(case: Case) -> list[Check]:
 
 
 def _sent_lead(case: Case) -> list[Check]:
-    view, line, said, row = case.view, case.line, case.said, case.row
-    record = said["record"]
-    key = ("lead", said["broker"])
+    view, line, fields, row = case.view, case.line, case.fields, case.row
+    record = fields["record"]
+    key = ("leader_and_isr", fields["broker"])
     found = view.simulation.take(row, key, line.entry.time, view.term, _logged(record))
     checks = record_checks(record, found)
     if found is not None:
-        role = "become-leader" if found["leader"] == said["broker"] else "become-follower"
-        checks.append(Check("role", said["role"], role))
+        role = "become-leader" if found["leader"] == fields["broker"] else "become-follower"
+        checks.append(Check("role", fields["role"], role))
     return checks
 
 
 def _sent_told(case: Case) -> list[Check]:
-    view, line, said, row = case.view, case.line, case.said, case.row
-    record = said["record"]
+    view, line, fields, row = case.view, case.line, case.fields, case.row
+    record = fields["record"]
     found = view.simulation.take(
-        row, ("told",), line.entry.time, view.term, _logged(record), said.get("broker")
+        row, ("update_metadata",), line.entry.time, view.term, _logged(record), fields.get("broker")
     )
     checks = record_checks(record, found)
-    if found is not None and "brokers" in said:
-        brokers = tuple(sorted(said["brokers"]))
+    if found is not None and "brokers" in fields:
+        brokers = tuple(sorted(fields["brokers"]))
         checks.append(Check("recipients", brokers, tuple(sorted(found["brokers"]))))
     return checks
 
 
 def _sent_stop(case: Case) -> list[Check]:
-    view, line, said, row = case.view, case.line, case.said, case.row
-    logged = {"leader_epoch": said["leader_epoch"], "delete": said["delete"]}
-    key = ("stop", said["broker"])
+    view, line, fields, row = case.view, case.line, case.fields, case.row
+    logged = {"leader_epoch": fields["leader_epoch"], "delete": fields["delete"]}
+    key = ("stop_replica", fields["broker"])
     found = view.simulation.take(row, key, line.entry.time, view.term, logged)
     epoch, delete = (MISSING, MISSING) if found is None else (
         found["leader_epoch"], found["delete"]
     )
     return [
-        Check("leader_epoch", said["leader_epoch"], epoch,
-              "epoch" if said["leader_epoch"] >= 0 else ""),
-        Check("delete", said["delete"], delete),
+        Check("leader_epoch", fields["leader_epoch"], epoch,
+              "epoch" if fields["leader_epoch"] >= 0 else ""),
+        Check("delete", fields["delete"], delete),
     ]
 
 
 def _send_failed(case: Case) -> list[Check]:
     """A request that is retried: it may have been made long ago."""
-    view, line, said, row = case.view, case.line, case.said, case.row
-    kind = "told" if said["api"].startswith("UpdateMetadata") else "lead"
-    record: Record = said["record"]
-    broker = said["broker"] if kind == "lead" else None
+    view, line, fields, row = case.view, case.line, case.fields, case.row
+    kind = "update_metadata" if fields["api"].startswith("UpdateMetadata") else "leader_and_isr"
+    record: Record = fields["record"]
+    broker = fields["broker"] if kind == "leader_and_isr" else None
     found, score = None, -1
     for item in view.simulation.requests(row, kind, broker, line.entry.time):
-        same = sum(1 for k, v in _logged(record).items() if item.said.get(k) == v)
+        same = sum(1 for k, v in _logged(record).items() if item.fields.get(k) == v)
         if same >= score:
-            found, score = item.said, same
+            found, score = item.fields, same
     return record_checks(record, found)
 
 
@@ -134,11 +134,11 @@ def _send_failed(case: Case) -> list[Check]:
 
 def _state(case: Case) -> list[Check]:
     """A record as it is after the event."""
-    view, said, row = case.view, case.said, case.row
+    view, fields, row = case.view, case.fields, case.row
     leadership = view.simulation.state.leadership(row)
     if leadership is None:
-        return record_checks(said["record"], None)
-    return record_checks(said["record"], {
+        return record_checks(fields["record"], None)
+    return record_checks(fields["record"], {
         "leader": leadership.leader, "leader_epoch": leadership.leader_epoch,
         "isr": leadership.isr, "version": leadership.version,
         "controller_epoch": leadership.controller_epoch,
@@ -146,20 +146,20 @@ def _state(case: Case) -> list[Check]:
 
 
 def _partition_state(case: Case) -> list[Check]:
-    view, said, row = case.view, case.said, case.row
+    view, fields, row = case.view, case.fields, case.row
     state = int(view.simulation.state.partition_state(row))
     name = PARTITION_STATE_NAMES[state] if state >= 0 else MISSING
-    return [Check("partition_state", said["state"], _state_at_startup(view, row, None, name))]
+    return [Check("partition_state", fields["state"], _state_at_startup(view, row, None, name))]
 
 
 def _replica_state(case: Case) -> list[Check]:
-    view, said, row = case.view, case.said, case.row
+    view, fields, row = case.view, case.fields, case.row
     states = view.simulation.state.replica_states_of(row)
     named = {broker: REPLICA_STATE_NAMES[state] for broker, state in states.items()}
     return [
         Check(f"state of replica {broker}", logged,
               _state_at_startup(view, row, broker, named.get(broker, MISSING)))
-        for broker, logged in said["states"].items()
+        for broker, logged in fields["states"].items()
     ]
 
 
@@ -183,25 +183,25 @@ def _state_at_startup(view: View, row: int, broker: int | None, now: Any) -> Any
 
 
 def _not_preferred(case: Case) -> list[Check]:
-    view, said, row = case.view, case.said, case.row
+    view, fields, row = case.view, case.fields, case.row
     state = view.simulation.state
     checks = []
-    if "replicas" in said:
-        checks.append(Check("replicas", said["replicas"], state.assignment(row).replicas))
+    if "replicas" in fields:
+        checks.append(Check("replicas", fields["replicas"], state.assignment(row).replicas))
     leader = view.simulation.leaders_before.get(row)
     if leader is None:
         leadership = state.leadership(row)
         leader = leadership.leader if leadership is not None else None
     led = view.simulation.preferred(row) == leader
-    checks.append(Check("led by its preferred replica", said["preferred"], led))
+    checks.append(Check("led by its preferred replica", fields["preferred"], led))
     return checks
 
 
 def _balanced(case: Case) -> list[Check]:
     """Automatic balancing elects only where the preferred replica is in the ISR (since 2.6)."""
-    view, said, row = case.view, case.said, case.row
+    view, fields, row = case.view, case.fields, case.row
     leadership = view.simulation.state.leadership(row)
-    if said["trigger"] != "AutoTriggered" or leadership is None or not (
+    if fields["trigger"] != "AutoTriggered" or leadership is None or not (
         view.simulation.controller.profile.rebalances_in_isr
     ):
         return []
@@ -210,32 +210,32 @@ def _balanced(case: Case) -> list[Check]:
 
 
 def _leader(case: Case) -> list[Check]:
-    view, said, row = case.view, case.said, case.row
+    view, fields, row = case.view, case.fields, case.row
     leadership = view.simulation.state.leadership(row)
     leader = MISSING if leadership is None else leadership.leader
-    return [Check("leader", said["leader"], leader)]
+    return [Check("leader", fields["leader"], leader)]
 
 
 def _leader_before(case: Case) -> list[Check]:
     """A leader that the event itself may have replaced."""
-    view, said, row = case.view, case.said, case.row
+    view, fields, row = case.view, case.fields, case.row
     leadership = view.simulation.state.leadership(row)
     now = MISSING if leadership is None else leadership.leader
     before = view.simulation.leaders_at_start.get(row, now)
-    return [Check("leader", said["leader"], now if now == said["leader"] else before)]
+    return [Check("leader", fields["leader"], now if now == fields["leader"] else before)]
 
 
 def _isr_updated(case: Case) -> list[Check]:
-    view, said, row = case.view, case.said, case.row
-    record = said.get("record") or Record(isr=said["isr"], version=said["version"])
-    told = view.simulation.items_of(row, "told")
-    last = max((item.order[0] for item in told), default=None)
+    view, fields, row = case.view, case.fields, case.row
+    record = fields.get("record") or Record(isr=fields["isr"], version=fields["version"])
+    items = view.simulation.items_of(row, "update_metadata")
+    last = max((item.order[0] for item in items), default=None)
     event = view.simulation.ran[-1].event if view.simulation.ran else None
     if event is not None and event.kind == "isr" and last == event.number:
         # The request is announced first; a reassignment that it completes comes after.
         return record_checks(record, min(
-            (item for item in told if item.order[0] == last), key=lambda item: item.order
-        ).said)
+            (item for item in items if item.order[0] == last), key=lambda item: item.order
+        ).fields)
     leadership = view.simulation.state.leadership(row)
     if leadership is None:
         return record_checks(record, None)
@@ -247,11 +247,11 @@ def _isr_updated(case: Case) -> list[Check]:
 
 def _epoch_updated(case: Case) -> list[Check]:
     """The epoch that an assignment change gave: it stands in the requests it sent."""
-    view, said, row = case.view, case.said, case.row
-    record = Record(leader_epoch=said["leader_epoch"], version=said.get("version"))
-    for item in view.simulation.items_of(row, "lead"):
-        if item.said["leader_epoch"] == said["leader_epoch"]:
-            return record_checks(record, item.said)
+    view, fields, row = case.view, case.fields, case.row
+    record = Record(leader_epoch=fields["leader_epoch"], version=fields.get("version"))
+    for item in view.simulation.items_of(row, "leader_and_isr"):
+        if item.fields["leader_epoch"] == fields["leader_epoch"]:
+            return record_checks(record, item.fields)
     leadership = view.simulation.state.leadership(row)
     if leadership is None:
         return record_checks(record, None)
@@ -261,15 +261,15 @@ def _epoch_updated(case: Case) -> list[Check]:
 
 
 def _sent_reassignment(case: Case) -> list[Check]:
-    view, said, row = case.view, case.said, case.row
-    record: Record = said["record"]
+    view, fields, row = case.view, case.fields, case.row
+    record: Record = fields["record"]
     found = None
-    for item in view.simulation.items_of(row, "lead"):
-        if item.said["leader_epoch"] == record.leader_epoch:
-            found = item.said
+    for item in view.simulation.items_of(row, "leader_and_isr"):
+        if item.fields["leader_epoch"] == record.leader_epoch:
+            found = item.fields
     if found is None:
         return _state(case)
-    leader = Check("leader", said["leader"], found["leader"])
+    leader = Check("leader", fields["leader"], found["leader"])
     return [*record_checks(record, found), leader]
 
 

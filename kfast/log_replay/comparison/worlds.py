@@ -76,11 +76,11 @@ class World:
         A new controller does not list them after a hole, or their topics are created again. What
         was adopted for the event itself stays.
         """
-        said, simulation = event.said, self.simulation
+        fields, simulation = event.fields, self.simulation
         topics = partitions = None
         if event.kind == "failover" and is_hole(event):
-            topics, partitions = said.get("listed"), said.get("partitions")
-        created = said["names"] if event.kind == "topics" and not event.inferred else ()
+            topics, partitions = fields.get("listed"), fields.get("partitions")
+        created = fields["names"] if event.kind == "topics" and not event.inferred else ()
         gone = {
             row for partition, rows in simulation.rows.items() for row in rows
             if partition[0] in created
@@ -136,7 +136,7 @@ def run_event(world: World, event: LogEvent) -> Ran:
             if is_hole(event) or broker not in registered:
                 world.brokers.register(broker, event.time)
     if event.kind == "brokers":
-        for broker in (*event.said["added"], *event.said["bounced"]):
+        for broker in (*event.fields["added"], *event.fields["bounced"]):
             world.brokers.register(broker, event.time)
     return ran
 

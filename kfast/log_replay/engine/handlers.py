@@ -49,22 +49,22 @@ def run(simulation: Simulation, event: LogEvent) -> Ran:
 
 def _failover(simulation: Simulation, event: LogEvent) -> Outcome:
     state, term = simulation.state, event.term
-    brokers = event.said["registered"]
+    brokers = event.fields["registered"]
     if brokers is not None:
         simulation.set_brokers(brokers)
     state.controller_id = term.controller
     epoch = term.epoch if term.epoch is not None else state.controller_epoch + 1
     state.controller_epoch = state.epoch_store_version = epoch - 1
     simulation.read_records()
-    if event.said.get("to_delete") is not None:
-        queue(simulation, event.said["to_delete"])
+    if event.fields.get("to_delete") is not None:
+        queue(simulation, event.fields["to_delete"])
     return simulation.controller.on_controller_failover()
 
 
 def _resume(simulation: Simulation, event: LogEvent) -> None:
     """The log goes on in the middle of a term."""
     state, term = simulation.state, event.term
-    brokers = event.said["registered"]
+    brokers = event.fields["registered"]
     if brokers is None:
         named = {int(b) for b in state.broker_id.tolist()}
         brokers = dict.fromkeys(sorted(named), 0)
@@ -75,31 +75,31 @@ def _resume(simulation: Simulation, event: LogEvent) -> None:
 
 
 def _brokers(simulation: Simulation, event: LogEvent) -> Outcome:
-    said, registered = event.said, simulation.registered
-    epochs = said.get("epochs", {})
+    fields, registered = event.fields, simulation.registered
+    epochs = fields.get("epochs", {})
 
     def with_epochs(brokers: set[int]) -> dict[int, int]:
         return {b: epochs.get(b) or (simulation.broker_epoch(b) or 0) + 1 for b in sorted(brokers)}
 
-    added = set(said["added"])
+    added = set(fields["added"])
     return simulation.controller.on_broker_change(
         with_epochs(added - registered),
-        with_epochs((set(said["bounced"]) | added) & registered),
-        sorted(set(said["deleted"]) & registered),
+        with_epochs((set(fields["bounced"]) | added) & registered),
+        sorted(set(fields["deleted"]) & registered),
     )
 
 
 def _shutdown(simulation: Simulation, event: LogEvent) -> Outcome | None:
-    if event.said["broker"] not in simulation.registered:
+    if event.fields["broker"] not in simulation.registered:
         return None
-    return simulation.controller.controlled_shutdown(event.said["broker"])
+    return simulation.controller.controlled_shutdown(event.fields["broker"])
 
 
 def _topics(simulation: Simulation, event: LogEvent) -> list[Outcome]:
     state = simulation.state
-    created = _by_topic(event.said["created"])
+    created = _by_topic(event.fields["created"])
     names = [name for name in state.topic.to_pylist() if _exists(simulation, name)]
-    gone = [name for name in event.said["deleted"] if name in names]
+    gone = [name for name in event.fields["deleted"] if name in names]
     new = {topic: parts for topic, parts in created.items() if topic not in names}
     return [
         simulation.controller.on_topic_change(created=new, gone=gone),
@@ -113,7 +113,7 @@ def _partitions(simulation: Simulation, event: LogEvent) -> list[Outcome]:
         simulation.controller.on_partition_modifications(topic, parts)
         if _exists(simulation, topic)
         else simulation.controller.on_topic_change(created={topic: parts})
-        for topic, parts in _by_topic(event.said["created"]).items()
+        for topic, parts in _by_topic(event.fields["created"]).items()
     ]
 
 
@@ -134,7 +134,7 @@ def _isr(simulation: Simulation, event: LogEvent) -> Result:
     """Leaders changed ISRs: by request, or by themselves with a notification."""
     state = simulation.state
     moving = state.n_reassigned
-    if event.said.get("completes_later"):  # No reassignment ends: another line says when.
+    if event.fields.get("completes_later"):  # No reassignment ends: another line says when.
         state.n_reassigned = 0
     try:
         if _is_notified(simulation, event):
@@ -146,17 +146,17 @@ def _isr(simulation: Simulation, event: LogEvent) -> Result:
 
 def _is_notified(simulation: Simulation, event: LogEvent) -> bool:
     """Whether leaders wrote, and let the controller know; else they ask it to write."""
-    return bool(event.said.get("notified")) or (
+    return bool(event.fields.get("notified")) or (
         event.inferred and not simulation.controller.profile.has_alter_partition
     )
 
 
 def _wanted(simulation: Simulation, event: LogEvent) -> dict[int, tuple[Any, int | None]]:
     """ISR and version that each row is to have; None where no line says it."""
-    updates = event.said.get("updates", {})
+    updates = event.fields.get("updates", {})
     return {
         row: updates.get(partition, (None, None))
-        for partition in event.said["partitions"] for row in simulation.rows_of(partition)
+        for partition in event.fields["partitions"] for row in simulation.rows_of(partition)
         if simulation.state.leadership(row) is not None
     }
 
@@ -197,7 +197,7 @@ def _rebalance(simulation: Simulation, event: LogEvent) -> Outcome | None:
     }
     if not simulation.alone:
         return None
-    outcome = simulation.controller.rebalance_leaders(event.said.get("percentage", 10))
+    outcome = simulation.controller.rebalance_leaders(event.fields.get("percentage", 10))
     if outcome.imbalance is not None:
         simulation.imbalance = {
             row["broker_id"]: (row["preferred"], row["led_by_others"], row["ratio"])
@@ -207,23 +207,23 @@ def _rebalance(simulation: Simulation, event: LogEvent) -> Outcome | None:
 
 
 def _election(simulation: Simulation, event: LogEvent) -> Outcome | None:
-    said = event.said
-    if said["trigger"] == "AutoTriggered" and simulation.alone:
+    fields = event.fields
+    if fields["trigger"] == "AutoTriggered" and simulation.alone:
         return None
-    rows = [row for partition in said["partitions"] for row in simulation.rows_of(partition)
+    rows = [row for partition in fields["partitions"] for row in simulation.rows_of(partition)
             if simulation.state.leadership(row) is not None]
     if not rows:
         return None
-    kind = "unclean" if said["type"] == "UNCLEAN" else "preferred"
-    trigger = "AdminClient" if said["trigger"].startswith("AdminClient") else "ZkTriggered"
+    kind = "unclean" if fields["type"] == "UNCLEAN" else "preferred"
+    trigger = "AdminClient" if fields["trigger"].startswith("AdminClient") else "ZkTriggered"
     return simulation.controller.elect_leaders(np.array(sorted(rows), np.int32), kind, trigger)
 
 
 def _reassign(simulation: Simulation, event: LogEvent) -> Outcome | None:
-    simulation.targets.update(event.said["targets"])
+    simulation.targets.update(event.fields["targets"])
     targets = {
         (simulation.possibility[row].topic, partition[1]): list(target)
-        for partition, target in event.said["targets"].items()
+        for partition, target in event.fields["targets"].items()
         for row in simulation.rows_of(partition)
         if simulation.waiting.get(row) != tuple(target)  # A failover has gone on with it.
     }
@@ -241,7 +241,7 @@ def _caught_up(simulation: Simulation, event: LogEvent) -> Outcome | None:
 def _moving(simulation: Simulation, event: LogEvent) -> list[int]:
     flags = simulation.state.records["flags"]
     return sorted(
-        row for row in simulation.rows_of(event.said["partition"])
+        row for row in simulation.rows_of(event.fields["partition"])
         if simulation.state.leadership(row) is not None
         and int(flags[row]) & FLAG_BEING_REASSIGNED
     )
@@ -250,13 +250,13 @@ def _moving(simulation: Simulation, event: LogEvent) -> list[int]:
 def _dir_failure(simulation: Simulation, event: LogEvent) -> Outcome:
     known = simulation.registered
     return simulation.controller.on_broker_log_dir_failure(
-        [b for b in event.said["brokers"] if b in known]
+        [b for b in event.fields["brokers"] if b in known]
     )
 
 
 def _dir_answer(simulation: Simulation, event: LogEvent) -> Outcome | None:
-    rows = [row for p in event.said["partitions"] for row in simulation.rows_of(p)]
-    broker = event.said["broker"]
+    rows = [row for p in event.fields["partitions"] for row in simulation.rows_of(p)]
+    broker = event.fields["broker"]
     if not rows or broker not in simulation.registered:
         return None
     return simulation.controller.on_leader_and_isr_response(
@@ -265,7 +265,7 @@ def _dir_answer(simulation: Simulation, event: LogEvent) -> Outcome | None:
 
 
 def _unclean(simulation: Simulation, event: LogEvent) -> Outcome:
-    topics = event.said["topics"]
+    topics = event.fields["topics"]
     names = None if topics is None else topic_names(simulation, tuple(topics))
     return simulation.controller.enable_unclean_leader_election(names)
 
@@ -287,7 +287,7 @@ def _leaders_wrote(simulation: Simulation, event: LogEvent) -> list[int]:
         assert record is not None
         members = record.isr if isr is None else isr
         possibility = simulation.possibility[row]
-        n_writes = event.said.get("n_writes", {}).get(possibility.partition, 0)
+        n_writes = event.fields.get("n_writes", {}).get(possibility.partition, 0)
         least = record.version + max(set(members) != set(record.isr), n_writes)
         unknown = possibility.unknown()[1]
         now = least if unknown or version is None else max(version, record.version)
@@ -301,8 +301,8 @@ def _targets_caught_up(simulation: Simulation, event: LogEvent) -> list[int]:
     for row in _moving(simulation, event):
         record, assigned = simulation.stored_record(row), simulation.state.assignment(row)
         assert record is not None
-        target = event.said["replicas"] or simulation.targets.get(
-            event.said["partition"], assigned.target
+        target = event.fields["replicas"] or simulation.targets.get(
+            event.fields["partition"], assigned.target
         )
         missing = [b for b in target if b not in record.isr]
         _write_isr(simulation, row, (*record.isr, *missing), event)
@@ -321,17 +321,17 @@ def _write_isr(
     assert record is not None
     possibility = simulation.possibility[row]
     same = set(isr) == set(record.isr)
-    noted = event.said.setdefault("writes", {})
+    noted = event.fields.setdefault("writes", {})
     writes = noted.get(possibility.partition, 1)
-    ahead = event.said.get("ahead", {}).get(possibility.partition)
+    ahead = event.fields.get("ahead", {}).get(possibility.partition)
     if any(possibility.unknown()[:2]):  # What counts from it is found with as many writes.
         noted.setdefault(possibility.partition, writes)
-        event.said.setdefault("ahead", {}).pop(possibility.partition, None)
+        event.fields.setdefault("ahead", {}).pop(possibility.partition, None)
         ahead = None
     if ahead is not None:
         epoch, version = ahead
-        told = (version - record.version) - (epoch - record.leader_epoch)
-        writes = told if 1 <= told <= MOST_WRITES else int(told < 1 and not same)
+        n_raised = (version - record.version) - (epoch - record.leader_epoch)
+        writes = n_raised if 1 <= n_raised <= MOST_WRITES else int(n_raised < 1 and not same)
     elif same:
         writes = 0
     if not writes:  # It was written before, as far as the lines tell.
@@ -357,7 +357,7 @@ def _hidden_isr(simulation: Simulation, event: LogEvent) -> list[int]:
             up = set(state.assignment(row).replicas) & live
             if record is not None and record.leader in up and up != set(record.isr):
                 behind.setdefault(partition, []).append(row)
-    simulation.hidden += event.said["n"]
+    simulation.hidden += event.fields["n"]
     if simulation.hidden < len(behind):
         return []
     simulation.hidden = 0
@@ -373,7 +373,7 @@ def _hidden_isr(simulation: Simulation, event: LogEvent) -> list[int]:
 def _isr_written(simulation: Simulation, event: LogEvent) -> list[int]:
     """Leaders wrote ISRs into the store, and the controller has not heard of it yet."""
     live = simulation.registered - simulation.shutting_down
-    for partition, isr in event.said["updates"].items():
+    for partition, isr in event.fields["updates"].items():
         for row in simulation.rows_of(partition):
             if simulation.stored_record(row) is None:
                 continue

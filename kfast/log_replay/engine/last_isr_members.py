@@ -19,7 +19,7 @@ Before = dict[int, Leadership]
 def records_before(simulation: Simulation, event: LogEvent) -> Before:
     """Records of the rows of which an event leaves one member alone."""
     found: Before = {}
-    for partition in event.said.get("survivors", ()):
+    for partition in event.fields.get("survivors", ()):
         for row in simulation.rows_of(partition):
             record = simulation.stored_record(row)
             if record is not None and len(record.isr) > 1:
@@ -31,7 +31,7 @@ def keep_survivors(simulation: Simulation, event: LogEvent, before: Before) -> d
     """Let those stay whom the log names, where an event took all of an ISR; who, row by row."""
     changed: dict[int, int] = {}
     for row, record in before.items():
-        survivor = event.said["survivors"][simulation.possibility[row].partition]
+        survivor = event.fields["survivors"][simulation.possibility[row].partition]
         after = simulation.stored_record(row)
         if after is None or after.leader != -1 or len(after.isr) != 1:
             continue
@@ -47,39 +47,39 @@ def say_survivors(simulation: Simulation, event: LogEvent, changed: dict[int, in
     """What an event says of these rows names those who stay."""
     for row, survivor in changed.items():
         for item in simulation.items.get(row, NO_ITEMS).of_event(event):
-            said = item.said
-            if said.get("leader") == -1 and len(said.get("isr", ())) == 1:
-                said["isr"] = (survivor,)
+            fields = item.fields
+            if fields.get("leader") == -1 and len(fields.get("isr", ())) == 1:
+                fields["isr"] = (survivor,)
 
 
 def say_in_order(simulation: Simulation, event: LogEvent) -> None:
     """Say in the order of the lines what the end of a reassignment takes out."""
-    for partition, order in event.said.get("order", {}).items():
+    for partition, order in event.fields.get("order", {}).items():
         for row in simulation.rows_of(partition):
             items = simulation.items.get(row, NO_ITEMS).of_event(event)
             shrunk = {item.key[1]: item for item in items
                       if item.key[0] == "shrunk" and item.key[1] in order}
             if len(order) < 2 or sorted(shrunk) != sorted(order):
                 continue
-            ranked = sorted(order, key=lambda broker: shrunk[broker].said["leader_epoch"])
-            epochs = {shrunk[broker].said["leader_epoch"] for broker in order}
-            if len({shrunk[broker].said["leader"] for broker in order}) > 1 or (
+            ranked = sorted(order, key=lambda broker: shrunk[broker].fields["leader_epoch"])
+            epochs = {shrunk[broker].fields["leader_epoch"] for broker in order}
+            if len({shrunk[broker].fields["leader"] for broker in order}) > 1 or (
                 len(epochs) < len(order)
             ):
                 continue  # The leader went too, or not all were in the ISR.
             stops = {item.key[1]: item for item in items
-                     if item.key[0] == "stop" and not item.said["delete"]}
-            last = tuple(shrunk[ranked[-1]].said["isr"])
-            said = {
-                broker: {**shrunk[earlier].said, "isr": (*last, *order[place + 1 :])}
+                     if item.key[0] == "stop_replica" and not item.fields["delete"]}
+            last = tuple(shrunk[ranked[-1]].fields["isr"])
+            fields = {
+                broker: {**shrunk[earlier].fields, "isr": (*last, *order[place + 1 :])}
                 for place, (broker, earlier) in enumerate(zip(order, ranked, strict=True))
             }
-            told = {
-                broker: dict(stops[earlier].said)
+            counts = {
+                broker: dict(stops[earlier].fields)
                 for broker, earlier in zip(order, ranked, strict=True)
                 if broker in stops and earlier in stops
             }
             for broker in order:
-                shrunk[broker].said = said[broker]
-                if broker in told:
-                    stops[broker].said = told[broker]
+                shrunk[broker].fields = fields[broker]
+                if broker in counts:
+                    stops[broker].fields = counts[broker]

@@ -34,7 +34,7 @@ class Item:
         When the event began.
     key : tuple
         What kind of line says it, of what.
-    said : dict
+    fields : dict
         Values.
     serial : int
         Which item it is, in all copies of a simulation.
@@ -46,7 +46,7 @@ class Item:
     step: int
     time: int
     key: Key
-    said: dict[str, Any]
+    fields: dict[str, Any]
     serial: int = field(default_factory=itertools.count().__next__)
     is_stated: bool = False
 
@@ -108,15 +108,15 @@ class Sending:
 
     step: int
     leads: dict[int, tuple[int, int]] = field(default_factory=dict)
-    told: tuple[int, ...] = ()
-    n_told: int = 0
+    recipients: tuple[int, ...] = ()
+    n_partitions: int = 0
     stops: dict[int, int] = field(default_factory=dict)
     deletes: dict[int, int] = field(default_factory=dict)
 
     @property
     def asked(self) -> set[tuple[str, int]]:
         """Kinds of requests, each with a broker that it went to."""
-        kinds = {"LeaderAndIsr": self.leads, "UpdateMetadata": self.told,
+        kinds = {"LeaderAndIsr": self.leads, "UpdateMetadata": self.recipients,
                  "StopReplica": (*self.stops, *self.deletes)}
         return {(kind, broker) for kind, brokers in kinds.items() for broker in brokers}
 
@@ -179,10 +179,10 @@ def _elections(
         if row["code"] not in ("ELECTED", "INITIALIZED"):
             continue
         state = before.get((row["step"], row["topic"], row["partition"]))
-        said = {name: row[name] for name in ("leader", "leader_epoch", "version")}
-        said["isr"] = tuple(row["isr"])
-        said["leader_before"] = row["leader_before"]
-        yield _place(row, places), ("led", state, "OnlinePartition"), row["step"], said
+        fields = {name: row[name] for name in ("leader", "leader_epoch", "version")}
+        fields["isr"] = tuple(row["isr"])
+        fields["leader_before"] = row["leader_before"]
+        yield _place(row, places), ("led", state, "OnlinePartition"), row["step"], fields
 
 
 def _not_needed(
@@ -236,14 +236,14 @@ def _shrinks(
         at = _place(row, places)
         key: Key = ("shrunk", row["broker_id"])
         if number < len(records):
-            said = {key: records[number][key] for key in ("leader", "leader_epoch", "version",
+            fields = {key: records[number][key] for key in ("leader", "leader_epoch", "version",
                                                           "controller_epoch")}
-            said["isr"] = tuple(records[number]["isr"])
-            yield at, key, row["step"], said
+            fields["isr"] = tuple(records[number]["isr"])
+            yield at, key, row["step"], fields
         others = leaving[name] - {row["broker_id"]}
         if at in known and (others or not records):
-            for said in _in_any_order(known[at], row["broker_id"], sorted(others)):
-                yield at, key, row["step"], {**said, "controller_epoch": epoch}
+            for fields in _in_any_order(known[at], row["broker_id"], sorted(others)):
+                yield at, key, row["step"], {**fields, "controller_epoch": epoch}
 
 
 def _in_any_order(
@@ -274,12 +274,12 @@ def _requests(outcome: Outcome, places: dict[tuple[str, int], int]) -> Iterator[
     for row in outcome.requests.to_pylist():
         at, broker = _place(row, places), row["broker_id"]
         if row["kind"] == "LeaderAndIsr":
-            said = {name: _value(row[name]) for name in _RECORD}
-            said["up"] = up.get(row["step"], frozenset())
-            yield at, ("lead", broker), row["step"], said
+            fields = {name: _value(row[name]) for name in _RECORD}
+            fields["up"] = up.get(row["step"], frozenset())
+            yield at, ("leader_and_isr", broker), row["step"], fields
         else:
-            said = {"leader_epoch": row["leader_epoch"], "delete": row["delete"]}
-            yield at, ("stop", broker), row["step"], said
+            fields = {"leader_epoch": row["leader_epoch"], "delete": row["delete"]}
+            yield at, ("stop_replica", broker), row["step"], fields
 
 
 def _unsent(outcome: Outcome, places: dict[tuple[str, int], int]) -> Iterator[Made]:
@@ -291,21 +291,21 @@ def _unsent(outcome: Outcome, places: dict[tuple[str, int], int]) -> Iterator[Ma
             continue
         for broker in set(row["to"]) - up.get(row["step"], frozenset()):
             key = row["step"], _place(row, places), broker
-            said = {name: _value(row[name]) for name in _RECORD}
-            said["is_new"] = said["is_new"] or found.get(key, said)["is_new"]
-            found[key] = {**said, "up": up.get(row["step"], frozenset()), "unsent": True}
-    for (step, at, broker), said in found.items():
-        yield at, ("lead", broker), step, said
+            fields = {name: _value(row[name]) for name in _RECORD}
+            fields["is_new"] = fields["is_new"] or found.get(key, fields)["is_new"]
+            found[key] = {**fields, "up": up.get(row["step"], frozenset()), "unsent": True}
+    for (step, at, broker), fields in found.items():
+        yield at, ("leader_and_isr", broker), step, fields
 
 
 def _metadata(outcome: Outcome, places: dict[tuple[str, int], int]) -> Iterator[Made]:
-    told: dict[int, list[int]] = {}
+    recipients: dict[int, list[int]] = {}
     for row in outcome.update_metadata_brokers.to_pylist():
-        told.setdefault(row["step"], []).append(row["broker_id"])
+        recipients.setdefault(row["step"], []).append(row["broker_id"])
     for row in outcome.update_metadata.to_pylist():
-        said = {name: _value(row[name]) for name in _METADATA}
-        said["brokers"] = tuple(told.get(row["step"], ()))
-        yield _place(row, places), ("told",), row["step"], said
+        fields = {name: _value(row[name]) for name in _METADATA}
+        fields["brokers"] = tuple(recipients.get(row["step"], ()))
+        yield _place(row, places), ("update_metadata",), row["step"], fields
 
 
 def _value(value: Any) -> Any:
@@ -326,7 +326,7 @@ def sendings_of(outcome: Outcome, first: int) -> list[Sending]:
         else:
             sending.stops[broker] = sending.stops.get(broker, 0) + 1
     for row in outcome.update_metadata.to_pylist():
-        found[row["step"]].n_told += 1
+        found[row["step"]].n_partitions += 1
     for row in outcome.update_metadata_brokers.to_pylist():
-        found[row["step"]].told = (*found[row["step"]].told, row["broker_id"])
+        found[row["step"]].recipients = (*found[row["step"]].recipients, row["broker_id"])
     return found

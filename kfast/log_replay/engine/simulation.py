@@ -274,10 +274,10 @@ class Simulation:
         if event.kind != "caught_up":  # The ISR change before it may have done all of it.
             self.leaders_at_start = self._leaders()
         self.records_before = {}
-        if event.kind == "failover" and event.said["registered"] is not None:
-            self._note_doubly_dead(set(event.said["registered"]))
-        names = set(event.said["topics"] if event.kind == "delete" else
-                    event.said.get("to_delete") or ())
+        if event.kind == "failover" and event.fields["registered"] is not None:
+            self._note_doubly_dead(set(event.fields["registered"]))
+        names = set(event.fields["topics"] if event.kind == "delete" else
+                    event.fields.get("to_delete") or ())
         if not names and not state.any_queued:
             return
         queued = state.topic_queued_for_deletion
@@ -357,14 +357,14 @@ class Simulation:
         for item in reversed(items.of(key[0])):
             if item.key != key or id(item.event) not in concerned:
                 continue
-            score = (by not in items.takers.get(item.serial, ()), _agreement(item.said, logged))
+            score = (by not in items.takers.get(item.serial, ()), _agreement(item.fields, logged))
             if score >= best_score:
                 best, best_score = item, score
         if best is None:
             return None
         items.takers.setdefault(best.serial, set()).add(by)
         best.is_stated = True
-        return best.said
+        return best.fields
 
     def window(self, time: int, term: int) -> Iterator[Ran]:
         """Events of a term that a line of some time may be about, the latest first."""
@@ -384,7 +384,7 @@ class Simulation:
     ) -> Iterator[Item]:
         """Requests about a row that were sent before some time, the oldest first."""
         for item in self.items_of(row, kind):
-            if item.time <= until + TIE_MS and not item.said.get("unsent") and (
+            if item.time <= until + TIE_MS and not item.fields.get("unsent") and (
                 broker is None or item.key[1] == broker
             ):
                 yield item
@@ -429,8 +429,8 @@ class Simulation:
                 tells_all=not self.controller.profile.has_broker_epochs,
             )
             first = len(sendings)
-            new += [(row, Item(event, first + step, event.time, key, said))
-                    for row, key, step, said in made]
+            new += [(row, Item(event, first + step, event.time, key, fields))
+                    for row, key, step, fields in made]
             sendings += sendings_of(outcome, first)
         for row, item in new:
             self.items.setdefault(row, RowItems()).add(item)
@@ -468,7 +468,7 @@ class Simulation:
         return ran
 
 
-def _agreement(said: dict[str, Any], logged: dict[str, Any] | None) -> int:
+def _agreement(fields: dict[str, Any], logged: dict[str, Any] | None) -> int:
     if not logged:
         return 0
-    return sum(1 for name, value in logged.items() if said.get(name) == value)
+    return sum(1 for name, value in logged.items() if fields.get(name) == value)

@@ -60,7 +60,7 @@ def lent(simulation: Simulation, event: LogEvent) -> Iterator[None]:
     for row, record in simulation.unread.items():
         store.put(*_name(simulation, row), **dataclasses.asdict(record))
     concerned = set(simulation.unread) | _moving(simulation)
-    for partition in event.said.get("targets", ()):
+    for partition in event.fields.get("targets", ()):
         concerned.update(simulation.rows_of(partition))
     simulation.controller = Controller(
         simulation.state, store=store, journal="full", profile=own.profile

@@ -24,7 +24,7 @@ def topic_names(simulation: Simulation, topics: tuple[str, ...]) -> list[str]:
 
 def delete(simulation: Simulation, event: LogEvent) -> Outcome:
     """Topics are to be deleted."""
-    return simulation.controller.delete_topics(topic_names(simulation, event.said["topics"]))
+    return simulation.controller.delete_topics(topic_names(simulation, event.fields["topics"]))
 
 
 def queue(simulation: Simulation, topics: tuple[str, ...]) -> None:
@@ -44,10 +44,10 @@ def deleted(
 
     Where no line names any, each broker answers, or the next one, that it deleted all.
     """
-    failures, broker = event.said.get("failures"), event.said["broker"]
+    failures, broker = event.fields.get("failures"), event.fields["broker"]
     if failures is not None:
         return _answered(simulation, failures)
-    if event.said.get("next"):
+    if event.fields.get("next"):
         broker = _next_to_answer(simulation)
         if broker is None:
             return None

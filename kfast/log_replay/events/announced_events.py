@@ -82,7 +82,7 @@ class _Writer:
         for number in self.term.statements:
             statement = self.statements[number]
             if statement.kind in ("caught_up", "assignment_updating"):
-                self.moving.add(statement.said["partition"])
+                self.moving.add(statement.fields["partition"])
             if statement.kind in OPENING:
                 self._failover(number)
             elif statement.kind in MARKS:
@@ -93,35 +93,35 @@ class _Writer:
                 self._add("deleted", number, {"broker": None})
             elif statement.kind in ("replicas_deleted", "deletion_failed") and not answers:
                 self._add("deleted", number, {"broker": None, "failures": dict.fromkeys(
-                    statement.said["replicas"], statement.kind == "deletion_failed",
+                    statement.fields["replicas"], statement.kind == "deletion_failed",
                 )})
             elif statement.kind in ("isr_updated", "isr_record"):
                 self._isr(number, statement)
             elif statement.kind == "reassign_leader" and "reassign" not in kinds:
                 self._reassign_at_once(number, statement)
                 if "assignment_stored" not in moves:  # Else the line that it was stored ends it.
-                    self.moving.discard(statement.said["partition"])
+                    self.moving.discard(statement.fields["partition"])
             elif statement.kind in moves:
                 self._reassign(number, statement)
 
-    def _with_trigger(self, said: dict[str, Any], statement: Statement) -> dict[str, Any]:
+    def _with_trigger(self, fields: dict[str, Any], statement: Statement) -> dict[str, Any]:
         """Up to 2.3 an election does not say its trigger: the check that it follows right away."""
-        if said.get("trigger") != "":
-            return said
+        if fields.get("trigger") != "":
+            return fields
         last = self.events[-1] if self.events else None
         follows = last is not None and statement.entry.time - last.time < BALANCE_MS and (
             last.kind == "rebalance"
-            or (last.kind == "election" and last.said["trigger"] == "AutoTriggered")
+            or (last.kind == "election" and last.fields["trigger"] == "AutoTriggered")
         )
-        return {**said, "trigger": "AutoTriggered" if follows else "ZkTriggered"}
+        return {**fields, "trigger": "AutoTriggered" if follows else "ZkTriggered"}
 
-    def _add(self, kind: str, number: int, said: dict[str, Any]) -> LogEvent:
+    def _add(self, kind: str, number: int, fields: dict[str, Any]) -> LogEvent:
         time = self.statements[number].entry.time
         if kind == "rebalance" and self.events and self.events[-1].kind == "rebalance" and (
             time - self.events[-1].time < 1000
         ):
             return self.events[-1]
-        event = LogEvent(kind, time, number, said, self.term)
+        event = LogEvent(kind, time, number, fields, self.term)
         self.events.append(event)
         return event
 
@@ -148,55 +148,55 @@ class _Writer:
             if line.kind == "ready":
                 break
             if line.kind == "partition_states":
-                found["partitions"] = frozenset(line.said["states"])
+                found["partitions"] = frozenset(line.fields["states"])
             elif line.kind in ("topics", "topics_to_delete"):
                 found["to_delete" if line.kind == "topics_to_delete" else "listed"] = (
-                    line.said["topics"]
+                    line.fields["topics"]
                 )
         return found
 
     def _isr(self, number: int, statement: Statement) -> None:
         """One partition's new ISR: part of the request that was announced before."""
         last = next((e for e in reversed(self.events) if e.kind == "isr"), None)
-        said = statement.said
-        told = said["record"]._asdict() if statement.kind == "isr_record" else said
-        update = {said["partition"]: (told["isr"], told["version"])}
-        if last is None or said["partition"] not in last.said["partitions"] or (
+        fields = statement.fields
+        values = fields["record"]._asdict() if statement.kind == "isr_record" else fields
+        update = {fields["partition"]: (values["isr"], values["version"])}
+        if last is None or fields["partition"] not in last.fields["partitions"] or (
             statement.entry.time - last.time > CLAIM_MS
         ):
-            last = self._add("isr", number, {"partitions": (said["partition"],)})
-        last.said.setdefault("updates", {}).update(update)
+            last = self._add("isr", number, {"partitions": (fields["partition"],)})
+        last.fields.setdefault("updates", {}).update(update)
 
     def _reassign(self, number: int, statement: Statement) -> None:
-        said = statement.said
+        fields = statement.fields
         if statement.kind == "reassign":
-            target = said["replicas"]
+            target = fields["replicas"]
             last = self.events[-1] if self.events else None
             if last is not None and last.kind == "reassign":
                 # Up to 2.3 one node asks for all of them, and they go one after the other.
-                last.said["targets"][said["partition"]] = target
+                last.fields["targets"][fields["partition"]] = target
                 return
         else:
-            after = said["after"] if "after" in said else said["assignment"]
-            if "after" not in said and not self._begins_move(said["partition"], after):
+            after = fields["after"] if "after" in fields else fields["assignment"]
+            if "after" not in fields and not self._begins_move(fields["partition"], after):
                 return
             target = tuple(b for b in after.replicas if b not in after.removing)
         self._add("reassign", number, {
-            "targets": {said["partition"]: target},
+            "targets": {fields["partition"]: target},
             "waits": statement.kind != "reassign" and bool(after.adding),
         })
 
     def _reassign_at_once(self, number: int, statement: Statement) -> None:
         """From 2.4 on no line announces a reassignment to the replicas there are: it only ends."""
-        partition, last = statement.said["partition"], self.events[-1] if self.events else None
+        partition, last = statement.fields["partition"], self.events[-1] if self.events else None
         resumes = last is not None and last.kind in ("failover", "brokers") and (
             statement.entry.time - last.time < COVERED_MS
         )
-        if resumes or partition in self.moving or "replicas" not in statement.said:
+        if resumes or partition in self.moving or "replicas" not in statement.fields:
             return
         self.moving.add(partition)
         self._add("reassign", number, {
-            "targets": {partition: statement.said["replicas"]}, "waits": False,
+            "targets": {partition: statement.fields["replicas"]}, "waits": False,
         })
 
     def _deletions(self) -> list[tuple[int, int]]:
@@ -204,17 +204,17 @@ class _Writer:
         begun: dict[str, int] = {}
         found = []
         for number in self.term.statements:
-            said, kind = self.statements[number].said, self.statements[number].kind
+            fields, kind = self.statements[number].fields, self.statements[number].kind
             time = self.statements[number].entry.time
             if kind == "delete_topics":
-                begun.update(dict.fromkeys(said["topics"], time))
+                begun.update(dict.fromkeys(fields["topics"], time))
             elif kind == "deletion_done":
-                found.append((begun.pop(said["topic"], self.term.start), time))
+                found.append((begun.pop(fields["topic"], self.term.start), time))
         return [*found, *((time, self.term.end) for time in begun.values())]
 
     def _is_answer(self, event: LogEvent, batch: Batch) -> bool:
         """Whether a batch is what an answer to a deletion leaves: nobody is told anything."""
-        if batch.told or batch.n_told or not batch.only_metadata:
+        if batch.recipients or batch.n_partitions or not batch.only_metadata:
             return False
         asked = event.kind == "deleted" or any(b.stopped for b in event.batches)
         return asked and any(
@@ -290,7 +290,7 @@ class _Writer:
         started = self.guess.startup(near)
         if started is None or started[1] != 2:
             return False
-        return event.kind != "brokers" or not started[0] <= set(event.said["added"])
+        return event.kind != "brokers" or not started[0] <= set(event.fields["added"])
 
     def _still(self, event: LogEvent | None, batch: Batch) -> bool:
         """Whether a batch of the same millisecond as the next mark is rather this event's."""
@@ -301,9 +301,9 @@ class _Writer:
         if restart is not None:
             self.restarts.remove(restart)
         event.batches.append(batch)
-        if event.kind == "isr" and event.said.get("notified"):
-            event.said.setdefault("updates", {}).update(self.guess.announced(batch))
-            event.said.setdefault("n_writes", {}).update(self.guess.n_writes(batch))
+        if event.kind == "isr" and event.fields.get("notified"):
+            event.fields.setdefault("updates", {}).update(self.guess.announced(batch))
+            event.fields.setdefault("n_writes", {}).update(self.guess.n_writes(batch))
         self.guess.take(batch)
 
     def _belongs(self, event: LogEvent, batch: Batch) -> bool:
@@ -311,24 +311,24 @@ class _Writer:
         last = event.batches[-1].end if event.batches else event.time
         if batch.time - last > CLAIM_MS or batch.time < event.time - TIE_MS:
             return False
-        kind, said = event.kind, event.said
+        kind, fields = event.kind, event.fields
         if batch.online_again and kind not in MAKES_ONLINE:
             return False
         if batch.created:
-            wanted = said.get("created", ())
+            wanted = fields.get("created", ())
             return kind in ("topics", "partitions") and any(p in wanted for p in batch.created)
         if self.guess.is_lone_isr(batch):
             return self._may_announce(event, batch)
-        if batch.told and not batch.told & self.guess.registered and kind != "failover":
-            return kind == "brokers" and bool(batch.told & set(said["added"]))
+        if batch.recipients and not batch.recipients & self.guess.registered and kind != "failover":
+            return kind == "brokers" and bool(batch.recipients & set(fields["added"]))
         removed = set(batch.shrunk.values())
         if self._is_shutdown_of_another(event, batch):
             return False
         if kind == "brokers":
-            gone = set(said["deleted"]) | set(said["bounced"])
-            return not removed or bool(removed & (gone | set(said["added"])))
+            gone = set(fields["deleted"]) | set(fields["bounced"])
+            return not removed or bool(removed & (gone | set(fields["added"])))
         if kind == "shutdown":
-            return not removed or said["broker"] in removed
+            return not removed or fields["broker"] in removed
         if kind in ("isr", "hidden_isr", "modified"):
             return batch.only_metadata or kind == "isr"
         if kind in ("rebalance", "election"):
@@ -342,11 +342,13 @@ class _Writer:
         moved = set()
         for number in (*batch.led, *batch.failed):
             statement = self.statements[number]
-            if statement.said["before"] != "OnlinePartition" or statement.kind == "replica_failed":
+            if statement.kind == "replica_failed" or (
+                statement.fields["before"] != "OnlinePartition"
+            ):
                 continue
             strategy = " ".join(statement.entry.more[:1])
             if statement.kind == "partition_led" or "ControlledShutdown" in strategy:
-                moved.add(statement.said["partition"])
+                moved.add(statement.fields["partition"])
         if not moved:
             return False
         if event.kind in ("failover", "brokers", "isr", "hidden_isr", "modified"):
@@ -354,11 +356,11 @@ class _Writer:
         if event.kind != "shutdown":
             return False
         before = {
-            self.statements[number].said["partition"]
+            self.statements[number].fields["partition"]
             for b in event.batches for number in (*b.led, *b.failed)
         }
         leaders = {self.guess.led[p][0] for p in moved if p in self.guess.led}
-        return bool(moved & before) or bool(leaders - {event.said["broker"], -1})
+        return bool(moved & before) or bool(leaders - {event.fields["broker"], -1})
 
     def _resumes_deletion(self, event: LogEvent, batch: Batch) -> bool:
         """Whether a batch announces a deletion that starts, or starts again, within an event."""
@@ -383,10 +385,10 @@ class _Writer:
             return not any(b.only_metadata for b in event.batches)
         if event.kind == "hidden_isr":
             return not event.batches
-        if event.kind == "brokers" and event.said["added"]:
+        if event.kind == "brokers" and event.fields["added"]:
             return not event.batches or len(self.guess.registered) == 1
         if event.kind in MOVES:  # Each partition whose move ends is announced once, at its end.
-            ends = 1 if event.kind == "caught_up" else len(event.said["targets"])
+            ends = 1 if event.kind == "caught_up" else len(event.fields["targets"])
             announced = sum(self.guess.is_lone_isr(b) for b in event.batches)
-            return announced < ends and not event.said.get("waits")
+            return announced < ends and not event.fields.get("waits")
         return event.kind in ("delete", "deleted", "failover", "resume")

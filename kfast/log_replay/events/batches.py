@@ -42,7 +42,7 @@ class Batch:
         Their numbers.
     time : int
         Of the first line.
-    told : frozenset of int or None
+    recipients : frozenset of int or None
         Brokers that UpdateMetadata went to; None where no line says so.
     n_told : int
         Partitions in it.
@@ -54,8 +54,8 @@ class Batch:
     end: int
     statements: list[int] = field(default_factory=list)
     kinds: set[str] = field(default_factory=set)
-    told: frozenset[int] | None = None
-    n_told: int = 0
+    recipients: frozenset[int] | None = None
+    n_partitions: int = 0
     asked: set[int] = field(default_factory=set)
     stopped: set[int] = field(default_factory=set)
     created: dict[Partition, tuple[int, ...]] = field(default_factory=dict)
@@ -76,7 +76,7 @@ def split_batches(
     """Batches of one controller's lines, in order; an event that begins (`marks`) ends one."""
     found: list[Batch] = []
     stage, kind = CHANGES, ""
-    told: dict[Partition, Record] = {}
+    recipients: dict[Partition, Record] = {}
     for number in numbers:
         statement = statements[number]
         if statement.kind not in STAGE:
@@ -88,45 +88,45 @@ def split_batches(
         )
         one = statement.kind == "sent_update_metadata_partition"
         if one and stage == METADATA:  # A newer record is of a later call.
-            partition, record = statement.said["partition"], statement.said["record"]
+            partition, record = statement.fields["partition"], statement.fields["record"]
             ends = (ends or time - found[-1].end > METADATA_PAUSE_MS
-                    or told.get(partition, record)[:4] != record[:4])
+                    or recipients.get(partition, record)[:4] != record[:4])
         goes_on = stage == LEADS and now == METADATA  # One follows the other in every call.
         if not found or ends or time - found[-1].end > PAUSE_MS or (
             not goes_on
             and bisect.bisect_right(marks, time) > bisect.bisect_right(marks, found[-1].end)
         ):
             found.append(Batch(time, time))
-            told = {}
+            recipients = {}
         if one:
-            told[statement.said["partition"]] = statement.said["record"]
+            recipients[statement.fields["partition"]] = statement.fields["record"]
         _take(found[-1], statement, number)
         stage, kind = now, statement.kind
     return found
 
 
 def _take(batch: Batch, statement: Statement, number: int) -> None:
-    said, kind = statement.said, statement.kind
+    fields, kind = statement.fields, statement.kind
     batch.end = statement.entry.time
     batch.statements.append(number)
     batch.kinds.add(kind)
     if kind == "sent_update_metadata":
-        batch.told, batch.n_told = frozenset(said["brokers"]), said["n"]
+        batch.recipients, batch.n_partitions = frozenset(fields["brokers"]), fields["n"]
     elif kind == "sent_update_metadata_partition":
-        brokers = said["brokers"] if "brokers" in said else (said["broker"],)
-        batch.told = frozenset(brokers) | (batch.told or frozenset())
-        batch.n_told += 1
+        brokers = fields["brokers"] if "brokers" in fields else (fields["broker"],)
+        batch.recipients = frozenset(brokers) | (batch.recipients or frozenset())
+        batch.n_partitions += 1
     elif kind.startswith("sent_leader_and_isr"):
-        batch.asked.add(said["broker"])
+        batch.asked.add(fields["broker"])
     elif kind.startswith("sent_stop_replica"):
-        batch.stopped.add(said["broker"])
+        batch.stopped.add(fields["broker"])
     elif kind == "partition_new":
-        batch.created[said["partition"]] = said["replicas"]
+        batch.created[fields["partition"]] = fields["replicas"]
     elif kind == "partition_led":
         batch.led.append(number)
     elif kind in ("partition_failed", "replica_failed"):
         batch.failed.append(number)
-    elif kind == "replica_moved" and said["before"] == said["after"] == "OnlineReplica":
-        batch.online_again.add(said["replica"])
+    elif kind == "replica_moved" and fields["before"] == fields["after"] == "OnlineReplica":
+        batch.online_again.add(fields["replica"])
     elif kind == "shrunk":
-        batch.shrunk[said["partition"]] = said["replica"]
+        batch.shrunk[fields["partition"]] = fields["replica"]

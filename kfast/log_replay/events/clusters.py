@@ -35,7 +35,7 @@ class Cluster:
         Partitions whose assignment is known in its order.
     unclean : frozenset of str
         Topics whose own configuration enables unclean elections.
-    strange : list of int
+    absent_controller_lines : list of int
         Numbers of statements of brokers about requests of a controller that is not in the logs.
     absent : set of int
         Broker ids of such controllers.
@@ -53,7 +53,7 @@ class Cluster:
     term_of: dict[int, Term] = field(default_factory=dict)
     ordered: set[Partition] = field(default_factory=set)
     unclean: frozenset[str] = frozenset()
-    strange: list[int] = field(default_factory=list)
+    absent_controller_lines: list[int] = field(default_factory=list)
     absent: set[int] = field(default_factory=set)
     lines_about: dict[Partition | None, list[int]] = field(default_factory=dict)
 

@@ -49,7 +49,7 @@ class LogEvent:
     time : int
     at : int
         Number of the statement before which it happens.
-    said : dict
+    fields : dict
         Its arguments.
     term : Term
     inferred : bool
@@ -63,7 +63,7 @@ class LogEvent:
     kind: str
     time: int
     at: int
-    said: dict[str, Any]
+    fields: dict[str, Any]
     term: Term
     inferred: bool = False
     batches: list[Batch] = field(default_factory=list)
@@ -75,41 +75,44 @@ BALANCE_MS = 2000
 
 MARKS: dict[str, Callable[[Statement], tuple[str, dict[str, Any]] | None]] = {
     "broker_change": lambda s: ("brokers", {
-        "added": s.said["added"], "deleted": s.said["deleted"],
-        "bounced": s.said.get("bounced", ()), "live": s.said["live"],
+        "added": s.fields["added"], "deleted": s.fields["deleted"],
+        "bounced": s.fields.get("bounced", ()), "live": s.fields["live"],
     }),
-    "shutdown": lambda s: ("shutdown", {"broker": s.said["broker"]}),
-    "new_topics": lambda s: None if not (s.said["topics"] or s.said["deleted"]) else ("topics", {
-        "created": s.said["assignments"], "deleted": s.said["deleted"],
-        "names": s.said["topics"],
-    }),
-    "partitions_added": lambda s: ("partitions", {"created": s.said["assignments"]}),
-    "isr_updating": lambda s: ("isr", {"partitions": s.said["partitions"]}),
-    "isr_notified": lambda s: ("isr", {"partitions": s.said["partitions"], "notified": True}),
+    "shutdown": lambda s: ("shutdown", {"broker": s.fields["broker"]}),
+    "new_topics": lambda s: None if not (s.fields["topics"] or s.fields["deleted"]) else (
+        "topics", {
+            "created": s.fields["assignments"], "deleted": s.fields["deleted"],
+            "names": s.fields["topics"],
+        },
+    ),
+    "partitions_added": lambda s: ("partitions", {"created": s.fields["assignments"]}),
+    "isr_updating": lambda s: ("isr", {"partitions": s.fields["partitions"]}),
+    "isr_notified": lambda s: ("isr", {"partitions": s.fields["partitions"], "notified": True}),
     "rebalance": lambda _: ("rebalance", {}),
     "rebalance_check": lambda _: ("rebalance", {}),
     "election": lambda s: None if _is_idle(s) else ("election", {
-        "type": s.said["type"], "partitions": s.said["partitions"], "trigger": s.said["trigger"],
+        "type": s.fields["type"], "partitions": s.fields["partitions"],
+        "trigger": s.fields["trigger"],
     }),
     "caught_up": lambda s: ("caught_up", {
-        "partition": s.said["partition"], "replicas": s.said.get("replicas", ()),
+        "partition": s.fields["partition"], "replicas": s.fields.get("replicas", ()),
     }),
-    "delete_topics": lambda s: ("delete", {"topics": s.said["topics"]}),
+    "delete_topics": lambda s: ("delete", {"topics": s.fields["topics"]}),
     "stop_response": lambda s: ("deleted", {
-        "broker": s.said["broker"],
+        "broker": s.fields["broker"],
         "failures": {
-            (*partition, s.said["broker"]): s.said["error"] != "NONE" or error != "NONE"
-            for partition, error in s.said["errors"].items()
+            (*partition, s.fields["broker"]): s.fields["error"] != "NONE" or error != "NONE"
+            for partition, error in s.fields["errors"].items()
         },
     }),
-    "log_dir_failure": lambda s: None if not s.said["brokers"] else (
-        "dir_failure", {"brokers": s.said["brokers"]}
+    "log_dir_failure": lambda s: None if not s.fields["brokers"] else (
+        "dir_failure", {"brokers": s.fields["brokers"]}
     ),
     "replicas_offline": lambda s: ("dir_answer", {
-        "broker": s.said["broker"], "partitions": s.said["partitions"],
+        "broker": s.fields["broker"], "partitions": s.fields["partitions"],
     }),
     "unclean_enabled": lambda _: ("unclean", {"topics": None}),
-    "unclean_enabled_topic": lambda s: ("unclean", {"topics": [s.said["topic"]]}),
+    "unclean_enabled_topic": lambda s: ("unclean", {"topics": [s.fields["topic"]]}),
     "broker_modified": lambda _: ("modified", {}),
 }
 """Lines that announce an event, and what event."""
@@ -117,7 +120,7 @@ MARKS: dict[str, Callable[[Statement], tuple[str, dict[str, Any]] | None]] = {
 
 def _is_idle(statement: Statement) -> bool:
     """Whether an election is of no partition."""
-    return not statement.said["partitions"]
+    return not statement.fields["partitions"]
 
 
 def first_registered(statements: Sequence[Statement], term: Term) -> dict[int, int] | None:
@@ -127,27 +130,27 @@ def first_registered(statements: Sequence[Statement], term: Term) -> dict[int, i
     """
     epochs: dict[int, int] = {}
     for number in term.statements:
-        said, kind = statements[number].said, statements[number].kind
+        fields, kind = statements[number].fields, statements[number].kind
         if kind == "broker_epochs":
-            for broker, epoch in said["epochs"].items():
+            for broker, epoch in fields["epochs"].items():
                 epochs.setdefault(broker, epoch)
-            if said["initial"]:
-                return dict(said["epochs"])
+            if fields["initial"]:
+                return dict(fields["epochs"])
     for number in term.statements:
-        said, kind = statements[number].said, statements[number].kind
+        fields, kind = statements[number].fields, statements[number].kind
         if kind == "active_brokers":
-            live = set(said["brokers"])
+            live = set(fields["brokers"])
         elif kind == "broker_change":
-            live = (set(said["live"]) - set(said["added"])) | set(said["deleted"])
+            live = (set(fields["live"]) - set(fields["added"])) | set(fields["deleted"])
         elif kind in ("sent_update_metadata", "sent_update_metadata_partition") and (
-            said.get("brokers")
+            fields.get("brokers")
         ):
-            live = set(said["brokers"])
+            live = set(fields["brokers"])
         elif kind == "live_brokers":
             shutting = statements[term.statements[term.statements.index(number) - 1]]
-            live = set(said["brokers"]) | set(shutting.said.get("brokers", ()))
+            live = set(fields["brokers"]) | set(shutting.fields.get("brokers", ()))
         elif kind == "broker_epochs":
-            live = set(said["epochs"])
+            live = set(fields["epochs"])
         else:
             continue
         return {broker: epochs.get(broker, 0) for broker in sorted(live)}
@@ -156,4 +159,4 @@ def first_registered(statements: Sequence[Statement], term: Term) -> dict[int, i
 
 def is_hole(point: LogEvent) -> bool:
     """Whether lines are missing before a failover, or where the log goes on."""
-    return bool(point.said.get("hole")) or point.kind == "resume" or not point.term.follows
+    return bool(point.fields.get("hole")) or point.kind == "resume" or not point.term.follows

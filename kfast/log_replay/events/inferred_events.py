@@ -34,25 +34,27 @@ class Guesser:
 
     def apply(self, event: LogEvent) -> None:
         """Keep up who is registered."""
-        said = event.said
+        fields = event.fields
         if event.kind == "failover":
-            self.registered = set(said["registered"] or ())
+            self.registered = set(fields["registered"] or ())
         elif event.kind == "brokers":
-            self.registered |= set(said["added"])
-            self.registered -= set(said["deleted"])
+            self.registered |= set(fields["added"])
+            self.registered -= set(fields["deleted"])
 
     def take(self, batch: Batch) -> None:
         """Keep up who leads what."""
         for number in (*batch.led, *batch.statements):
             statement = self.statements[number]
-            record = statement.said.get("record")
+            record = statement.fields.get("record")
             if statement.kind in ("partition_led", "shrunk") and record is not None:
-                self.led[statement.said["partition"]] = (record.leader, record.isr or ())
+                self.led[statement.fields["partition"]] = (record.leader, record.isr or ())
         self.ahead.update(self._versions_ahead(batch))
 
     def is_lone_isr(self, batch: Batch) -> bool:
         """Whether a batch is nothing but UpdateMetadata of some partitions, to everybody."""
-        return batch.only_metadata and batch.n_told > 0 and batch.told == frozenset(self.registered)
+        return batch.only_metadata and batch.n_partitions > 0 and (
+            batch.recipients == frozenset(self.registered)
+        )
 
     def infer(
         self, batches: Sequence[Batch], place: int, until: int | None, events: Sequence[LogEvent]
@@ -67,7 +69,7 @@ class Guesser:
         ]
         begins = all(event.time > batch.time for event in events)
         if begins and self._looks_like_failover(near):
-            registered = dict.fromkeys(sorted(batch.told or ()), 0)
+            registered = dict.fromkeys(sorted(batch.recipients or ()), 0)
             return self._event("failover", batch, {"registered": registered}), place + 1
         if batch.created:
             return self._event("topics", batch, {
@@ -102,27 +104,29 @@ class Guesser:
             }), place + 1
         if self.is_lone_isr(batch):
             return self._hidden_isr(batch), place + 1
-        if batch.only_metadata and batch.told == frozenset(self.registered) and batch.told:
+        everybody = frozenset(self.registered)
+        if batch.only_metadata and batch.recipients and batch.recipients == everybody:
             return self._event("modified", batch, {}), place + 1
         return None
 
-    def _event(self, kind: str, batch: Batch, said: dict[str, Any]) -> LogEvent:
-        return LogEvent(kind, batch.time, batch.statements[0], said, self.term, inferred=True)
+    def _event(self, kind: str, batch: Batch, fields: dict[str, Any]) -> LogEvent:
+        return LogEvent(kind, batch.time, batch.statements[0], fields, self.term, inferred=True)
 
     def _looks_like_failover(self, near: Sequence[Batch]) -> bool:
         first = near[0]
         return (
-            len(near) > 1 and first.only_metadata and first.n_told == 0 and bool(first.told)
-            and "sent_leader_and_isr" in near[1].kinds and near[1].told == first.told
+            len(near) > 1 and first.only_metadata and first.n_partitions == 0
+            and bool(first.recipients) and near[1].recipients == first.recipients
+            and "sent_leader_and_isr" in near[1].kinds
         )
 
     def startup(self, near: Sequence[Batch]) -> tuple[set[int], int] | None:
         """Brokers that start, told alone what all others know; and how many batches tell it."""
         for n, batch in enumerate(near[:2]):
-            new = set(batch.told or ()) - self.registered
-            if batch.only_metadata and new and not set(batch.told or ()) & self.registered:
+            new = set(batch.recipients or ()) - self.registered
+            if batch.only_metadata and new and not set(batch.recipients or ()) & self.registered:
                 return new, n + 1
-            if not (batch.only_metadata and batch.n_told == 0):
+            if not (batch.only_metadata and batch.n_partitions == 0):
                 return None
         return None
 
@@ -132,20 +136,20 @@ class Guesser:
         for number in batch.failed:
             statement = self.statements[number]
             if any("ControlledShutdown" in line for line in statement.entry.more[:1]):
-                leader = self.led.get(statement.said["partition"], (None, ()))[0]
+                leader = self.led.get(statement.fields["partition"], (None, ()))[0]
                 if leader is not None and leader >= 0:
                     return leader
         left: dict[int, int] = {}
         for number in batch.led:
-            said = self.statements[number].said
-            if said["before"] != "OnlinePartition" or said.get("record") is None:
+            fields = self.statements[number].fields
+            if fields["before"] != "OnlinePartition" or fields.get("record") is None:
                 continue
-            before = self.led.get(said["partition"])
+            before = self.led.get(fields["partition"])
             if before is None:
-                others = set(batch.asked) - set(said["record"].isr or ())
+                others = set(batch.asked) - set(fields["record"].isr or ())
                 gone = {b for b in others if b in self.registered}
             else:
-                gone = set(before[1]) - set(said["record"].isr or ())
+                gone = set(before[1]) - set(fields["record"].isr or ())
             for broker in gone:
                 left[broker] = left.get(broker, 0) + 1
         if left and max(left.values()) * 2 > len(batch.led):
@@ -158,19 +162,20 @@ class Guesser:
     def _elected(self, batch: Batch) -> tuple[Partition, ...]:
         """Partitions of an election on demand."""
         return tuple(
-            self.statements[number].said["partition"] for number in batch.led
-            if self.statements[number].said["before"] == "OnlinePartition"
+            self.statements[number].fields["partition"] for number in batch.led
+            if self.statements[number].fields["before"] == "OnlinePartition"
         )
 
     def _failure(self, near: Sequence[Batch]) -> set[int]:
         """Brokers that are gone, going by who is told no more or leaves ISRs."""
         for batch in near:
-            if not batch.shrunk and batch.told and batch.told < frozenset(self.registered) and (
+            recipients = batch.recipients
+            if recipients and recipients < self.registered and not batch.shrunk and (
                 "sent_leader_and_isr" in batch.kinds or batch.led
             ):
-                return set(self.registered) - set(batch.told)
+                return set(self.registered) - recipients
             removed = set(batch.shrunk.values()) & self.registered
-            if removed and batch.told is not None and not removed & set(batch.told):
+            if removed and recipients is not None and not removed & recipients:
                 return removed
         return set()
 
@@ -181,16 +186,16 @@ class Guesser:
             return self._event("isr", batch, {
                 "partitions": tuple(updates), "updates": updates, "n_writes": self.n_writes(batch),
             })
-        return self._event("hidden_isr", batch, {"n": batch.n_told})
+        return self._event("hidden_isr", batch, {"n": batch.n_partitions})
 
     def announced(self, batch: Batch) -> dict[Partition, tuple[tuple[int, ...], int | None]]:
         """ISR and version of partitions that traced UpdateMetadata lines say."""
         updates = {}
         for number in batch.statements:
             statement = self.statements[number]
-            record = statement.said.get("record")
-            if "partition" in statement.said and record is not None and record.isr is not None:
-                updates[statement.said["partition"]] = (record.isr, record.version)
+            record = statement.fields.get("record")
+            if "partition" in statement.fields and record is not None and record.isr is not None:
+                updates[statement.fields["partition"]] = (record.isr, record.version)
         return updates
 
     def n_writes(self, batch: Batch) -> dict[Partition, int]:
@@ -207,10 +212,10 @@ class Guesser:
         """By how much versions are above leader epochs in the lines of a batch."""
         ahead = {}
         for number in batch.statements:
-            said = self.statements[number].said
-            record = said.get("record")
-            if "partition" in said and record is not None and record.leader != -2 and (
+            fields = self.statements[number].fields
+            record = fields.get("record")
+            if "partition" in fields and record is not None and record.leader != -2 and (
                 record.version is not None and record.leader_epoch is not None
             ):
-                ahead[said["partition"]] = record.version - record.leader_epoch
+                ahead[fields["partition"]] = record.version - record.leader_epoch
         return ahead

@@ -33,16 +33,16 @@ def unclean_topics(statements: Sequence[Statement], lines: Sequence[int]) -> fro
     for number in lines:
         line = statements[number]
         if line.kind in ("unclean_enabled_topic", "unclean_enabled"):
-            announced.add(line.said.get("topic", ""))
+            announced.add(line.fields.get("topic", ""))
         if line.kind == "elects_unclean":  # Up to 1.0, only where it is allowed.
-            found.add(line.said["partition"][0])
-        if line.kind == "election" and line.said["type"] == "UNCLEAN":
-            asked.update(dict.fromkeys(line.said["partitions"], line.entry.time))
+            found.add(line.fields["partition"][0])
+        if line.kind == "election" and line.fields["type"] == "UNCLEAN":
+            asked.update(dict.fromkeys(line.fields["partitions"], line.entry.time))
         if line.actor != "controller":
             continue
-        for partition, said in subjects(line):
-            record = said.get("record")
-            members = record.isr if record is not None else said.get("isr")
+        for partition, fields in subjects(line):
+            record = fields.get("record")
+            members = record.isr if record is not None else fields.get("isr")
             if not members:
                 continue
             known, written = isr.get(partition), False
@@ -53,7 +53,7 @@ def unclean_topics(statements: Sequence[Statement], lines: Sequence[int]) -> fro
                 written = leads.setdefault(partition, lead) != lead and partition not in leaderless
                 leads[partition] = lead
             if line.kind == "partition_led" and record is not None and (
-                known is not None and said["before"] == "OfflinePartition"
+                known is not None and fields["before"] == "OfflinePartition"
                 and len(members) == 1 and members[0] == record.leader
                 and not known & set(members) and not written
                 and line.entry.time - asked.get(partition, -ASKED_MS) >= ASKED_MS

@@ -70,14 +70,14 @@ def _listed_assignments(
     moved: set[Partition] = set()
     for number in stretch.lines if partitions else ():
         line = stretch.statements[number]
-        for partition, said in subjects(line):
+        for partition, fields in subjects(line):
             if partition not in partitions or partition in moved:
                 continue
             if line.kind in MOVES:
                 moved.add(partition)
                 continue
-            record = said.get("record")
-            listed = said.get("replicas") or (record.replicas if record is not None else None)
+            record = fields.get("record")
+            listed = fields.get("replicas") or (record.replicas if record is not None else None)
             if listed:
                 votes.setdefault(partition, Counter())[tuple(listed)] += 1
     found = {partition: counted.most_common(1)[0] for partition, counted in votes.items()}

@@ -37,13 +37,13 @@ def settle(world: World, row: int, found: dict[str, int]) -> None:
     if own is not None and simulation.stored[row, 1] == UNKNOWN_EPOCH:
         simulation.stored[row, 1] = own
     def settled(item: Item) -> Item:
-        said = {
+        fields = {
             name: value + shift[name] if name in shift and value is not None and value >= 0
-            else value for name, value in item.said.items()
+            else value for name, value in item.fields.items()
         }
-        if own is not None and said.get("controller_epoch") == UNKNOWN_EPOCH:
-            said["controller_epoch"] = own
-        return dataclasses.replace(item, said=said)
+        if own is not None and fields.get("controller_epoch") == UNKNOWN_EPOCH:
+            fields["controller_epoch"] = own
+        return dataclasses.replace(item, fields=fields)
 
     if row in simulation.items:
         simulation.items[row].replace(settled)

@@ -43,7 +43,7 @@ class Saved:
     world: World
     known: dict[Partition, float]
     contests: dict[Partition, list[Contest]]
-    told: dict[Partition, list[tuple[int, str, str]]]
+    first_statements: dict[Partition, list[tuple[int, str, str]]]
     events: list[LogEvent]
 
 
@@ -83,7 +83,7 @@ class Explorer:
         self.known: dict[Partition, float] = {}
         self.unheard: set[Partition] = set()
         self.contests: dict[Partition, list[Contest]] = {}
-        self.told: dict[Partition, list[tuple[int, str, str]]] = {}
+        self.first_statements: dict[Partition, list[tuple[int, str, str]]] = {}
         self.begin = -1
         self.first = 0
         self.past_cost = 0.0
@@ -123,20 +123,20 @@ class Explorer:
     def _hidden_cost(self) -> float:
         """What the hidden events of the stretch at hand cost."""
         events = self.cluster.events[self.first : self.next_cut(self.first)]
-        return sum(COST[event.said["reason"]] for event in events if "reason" in event.said)
+        return sum(COST[event.fields["reason"]] for event in events if "reason" in event.fields)
 
     def end_stretch(self) -> None:
         """Keep of the stretch at hand what was adopted, and how much of each trace disagrees."""
         self.past_cost += self._hidden_cost()
         world = self.world
-        for partition, told in self.told.items():
-            for number, field, reason in told:
+        for partition, first_statements in self.first_statements.items():
+            for number, field, reason in first_statements:
                 self.adopted[number, partition, field] = reason
         for partition, contests in self.contests.items():
             for contest in contests:
                 for number, field in contest.decided_by():
                     self.adopted.setdefault((number, partition, field), contest.reason)
-        self.told, self.contests = {}, {}
+        self.first_statements, self.contests = {}, {}
         for partition in world.gone:
             self.known.pop(partition, None)
         world.gone.clear()
@@ -149,13 +149,13 @@ class Explorer:
         return Saved(
             copy_of(self.world), dict(self.known),
             {p: list(some) for p, some in self.contests.items()},
-            {p: list(some) for p, some in self.told.items()}, list(self.cluster.events),
+            {p: list(some) for p, some in self.first_statements.items()}, list(self.cluster.events),
         )
 
     def restore(self, saved: Saved) -> None:
         """Go back to what was found before; what was saved may be used once."""
         self.world, self.known = saved.world, saved.known
-        self.contests, self.told = saved.contests, saved.told
+        self.contests, self.first_statements = saved.contests, saved.first_statements
         self.cluster.events[:] = saved.events
 
     def add(
@@ -168,7 +168,7 @@ class Explorer:
         """
         added = []
         simulation = world.simulation
-        up = point.said.get("registered")
+        up = point.fields.get("registered")
         for partition, parent in parents.items():
             replicas = self.cluster.assignments.get(partition, ())
             ordered = True
@@ -267,7 +267,7 @@ class Explorer:
                 check.counted != "record_epoch" or check.predicted == UNKNOWN_EPOCH
             ):
                 wanted.discard(check.counted)
-                self.told.setdefault(possibility.partition, []).append(
+                self.first_statements.setdefault(possibility.partition, []).append(
                     (number, check.field, possibility.starts[-1].reason)
                 )
         if life.row is None:

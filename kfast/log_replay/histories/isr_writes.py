@@ -121,10 +121,10 @@ def _mentions(
         line = stretch.statements[number]
         if line.kind not in kinds:
             continue
-        for partition, said in subjects(line):
-            record = said.get("record")
+        for partition, fields in subjects(line):
+            record = fields.get("record")
             if line.kind == "election" and partition in found and (
-                said["trigger"] == "AutoTriggered" and preferred.get(partition, -1) >= 0
+                fields["trigger"] == "AutoTriggered" and preferred.get(partition, -1) >= 0
             ):
                 last = found[partition][-1]
                 if preferred[partition] not in last.isr:
@@ -137,8 +137,8 @@ def _mentions(
             if record.leader_epoch is None or record.leader == -2:
                 continue
             ahead = None if record.version is None else record.version - record.leader_epoch
-            left = frozenset({said["replica"]}) if line.kind == "shrunk" else frozenset()
-            created = line.kind == "partition_led" and said["before"] == "NewPartition"
+            left = frozenset({fields["replica"]}) if line.kind == "shrunk" else frozenset()
+            created = line.kind == "partition_led" and fields["before"] == "NewPartition"
             found.setdefault(partition, []).append(Mention(
                 number, frozenset(record.isr), record.leader_epoch, ahead, left, created,
                 record.leader,
@@ -149,7 +149,7 @@ def _mentions(
 def _tells_versions(stretch: Stretch) -> bool:
     """Whether the controller says versions; up to 0.11 only those that get its requests do."""
     return any(
-        stretch.statements[number].said["record"].version is not None for number in stretch.lines
+        stretch.statements[number].fields["record"].version is not None for number in stretch.lines
         if stretch.statements[number].kind == "sent_leader_and_isr_partition"
     )
 
@@ -184,9 +184,9 @@ def _with_base(
 
 def _smooth(mentions: Sequence[Mention]) -> list[Mention]:
     """Replace a lead of the version that stands alone among its neighbours: it may be a fault."""
-    told = [at for at, mention in enumerate(mentions) if mention.ahead is not None]
+    places = [at for at, mention in enumerate(mentions) if mention.ahead is not None]
     smooth = list(mentions)
-    for before, at, after in zip(told, told[1:], told[2:], strict=False):
+    for before, at, after in zip(places, places[1:], places[2:], strict=False):
         near = [mentions[place].ahead or 0 for place in (before, at, after)]
         smooth[at] = mentions[at]._replace(ahead=sorted(near)[1])
     return smooth
@@ -250,9 +250,9 @@ def _taken_out(
     """Brokers that the event of a line takes out of the ISR."""
     event = stretch.events[max(bisect.bisect_right(owners, mention.number) - 1, 0)]
     if event.kind == "shutdown":
-        return frozenset({event.said["broker"]})
+        return frozenset({event.fields["broker"]})
     if event.kind == "brokers":
-        gone = frozenset((*event.said["deleted"], *event.said["bounced"]))
+        gone = frozenset((*event.fields["deleted"], *event.fields["bounced"]))
         if mention.leader == last.leader and mention.isr == last.isr:
             return gone  # Its leader had put it back after its controlled shutdown.
         return last.isr & gone
@@ -273,15 +273,15 @@ def _place(
     place = bisect.bisect_right(owners, number) - 1
     for at in range(max(bisect.bisect_right(owners, since), 1), place + 1):
         event = stretch.events[at]
-        if event.kind == "isr" and partition in event.said["partitions"] and (
-            partition not in event.said.get("updates", {})
+        if event.kind == "isr" and partition in event.fields["partitions"] and (
+            partition not in event.fields.get("updates", {})
         ):
             return at
-        if event.kind == "delete" and partition[0] in (event.said["topics"] or ()):
+        if event.kind == "delete" and partition[0] in (event.fields["topics"] or ()):
             return at  # It takes all out of the ISR, which nobody writes any more.
     shown = place
     while place > 1 and stretch.events[place].kind == "election" and (
-        stretch.events[place].said["trigger"] == "AutoTriggered"
+        stretch.events[place].fields["trigger"] == "AutoTriggered"
         and stretch.events[place - 1].kind in ("rebalance", "election")
     ):
         place -= 1

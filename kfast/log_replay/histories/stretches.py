@@ -114,14 +114,14 @@ def _compare(
     simulation = world.simulation
     view = world.view(id(stretch.cluster.term_of.get(number)))
     named = list(subjects(line))
-    for partition, said in named:
+    for partition, fields in named:
         if only is not None and partition not in only:
             continue
         for row in simulation.rows_of(partition):
             possibility = simulation.possibility[row]
             start = len(possibility.starts)
             trace = world.traces.setdefault(row, Trace())
-            case = Case(view, line, said, row)
+            case = Case(view, line, fields, row)
             trace.checks += [(number, start, check) for check in compare(case)]
     if line.kind == "not_preferred":
         _compare_unlisted(world, view, line, number, {p for p, _ in named}, only)
@@ -137,7 +137,7 @@ def _compare_unlisted(
         if partition in listed:
             continue
         for row in simulation.rows_of(partition):
-            if simulation.preferred(row) != line.said["broker"] or not simulation.is_led(row):
+            if simulation.preferred(row) != line.fields["broker"] or not simulation.is_led(row):
                 continue
             checks = COMPARE["not_preferred"](
                 Case(view, line, {"preferred": True}, row)

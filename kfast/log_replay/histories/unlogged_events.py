@@ -125,8 +125,8 @@ def _candidates(
 def _next_isr(events: list[LogEvent], partition: Partition) -> tuple[int, ...] | None:
     """The next ISR of a partition that the controller is notified of."""
     for event in events:
-        if event.kind == "isr" and partition in event.said.get("updates", {}):
-            isr: tuple[int, ...] = event.said["updates"][partition][0]
+        if event.kind == "isr" and partition in event.fields.get("updates", {}):
+            isr: tuple[int, ...] = event.fields["updates"][partition][0]
             return isr
     return None
 
@@ -173,7 +173,7 @@ def _try(
     missing later must not hide that this one was found.
     """
     named = "updates" if event.kind == "isr_written" else "partitions"
-    some = set(event.said[named]) & partitions
+    some = set(event.fields[named]) & partitions
     later = [e.at for e in stretch.events if e.at > number]
     end = later[1] if len(later) > 1 else stretch.end
     own = explorer.world
@@ -187,7 +187,7 @@ def _try(
         go_on(world, trial, pending, lines[:decisive], some)
         gained = gains(own, world, some, stretch.begin, end)
         helped = {p for p, gain in gained.items() if gain > 1}
-        if sum(gained[p] for p in helped) <= COST[event.said["reason"]]:
+        if sum(gained[p] for p in helped) <= COST[event.fields["reason"]]:
             return None
         if helped == some:
             go_on(world, trial, pending, lines[decisive:], some)
@@ -195,8 +195,8 @@ def _try(
                 run_event(world, later_event)
             return Tried(sum(gained.values()), event, place, world)
         some = helped
-        kept = event.said[named]
-        event.said[named] = (
+        kept = event.fields[named]
+        event.fields[named] = (
             {p: kept[p] for p in kept if p in some} if isinstance(kept, dict)
             else tuple(p for p in kept if p in some)
         )
@@ -250,7 +250,7 @@ def begin_again(
         dropped |= set(simulation.rows.get(possibility.partition, ()))
         row = row_of(possibility, start)
         if point.kind == "resume":
-            registered = point.said.get("registered")
+            registered = point.fields.get("registered")
             live = simulation.registered if registered is None else set(registered)
             row = with_states(row, live or set(start.replicas))
         added.append((possibility, row))
@@ -266,8 +266,8 @@ def _accept(
     event, place, world = best.event, best.place, best.world
     explorer.cluster.events.insert(first + place, event)
     named = "updates" if event.kind == "isr_written" else "partitions"
-    partitions = set(event.said[named])
-    settle_with(explorer, world, partitions, event.said["reason"], stretch.begin, troubled)
+    partitions = set(event.fields[named])
+    settle_with(explorer, world, partitions, event.fields["reason"], stretch.begin, troubled)
 
 
 def settle_with(

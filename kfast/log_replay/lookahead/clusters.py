@@ -17,7 +17,7 @@ from kfast.log_replay.events.events import LogEvent, first_registered
 from kfast.log_replay.events.unclean_topics import unclean_topics
 from kfast.log_replay.lookahead.isr_changes import name_isr_changes
 from kfast.log_replay.lookahead.last_isr_members import note_survivors
-from kfast.log_replay.terms.absent_controllers import find_strange
+from kfast.log_replay.terms.absent_controllers import find_absent_controller_lines
 from kfast.log_replay.terms.requests import note_sessions
 from kfast.log_replay.terms.terms import Term
 from kfast.log_replay.wording.forms import Statement
@@ -37,7 +37,7 @@ LONG_SILENCE_MS = 1_800_000
 def split_clusters(statements: Sequence[Statement], terms: list[Term]) -> list[Cluster]:
     """Clusters of the logs, each with its lines and events."""
     owners = _owners(statements, terms)
-    strange = find_strange(statements, terms)
+    absent_controller_lines = find_absent_controller_lines(statements, terms)
     lines_of: dict[int | None, list[int]] = defaultdict(list)
     for at, owner in enumerate(owners):
         lines_of[owner].append(at)
@@ -45,7 +45,7 @@ def split_clusters(statements: Sequence[Statement], terms: list[Term]) -> list[C
     for number in sorted({term.cluster for term in terms}):
         own = [term for term in terms if term.cluster == number]
         all_lines = lines_of[number]
-        lines = [at for at in all_lines if at not in strange]
+        lines = [at for at in all_lines if at not in absent_controller_lines]
         events = [event for term in own for event in write_script(statements, term)]
         events += _holes(statements, own, events)
         events.sort(key=lambda event: (event.at, event.kind != "resume"))
@@ -54,10 +54,10 @@ def split_clusters(statements: Sequence[Statement], terms: list[Term]) -> list[C
         if events and events[0].kind == "resume" and lines:
             events[0].at = min(events[0].at, lines[0])
         cluster = Cluster(number, own, lines, events)
-        cluster.strange = [at for at in all_lines if at in strange]
+        cluster.absent_controller_lines = [at for at in all_lines if at in absent_controller_lines]
         cluster.absent = {
-            statements[at].said["controller"] for at in cluster.strange
-            if "controller_epoch" in statements[at].said
+            statements[at].fields["controller"] for at in cluster.absent_controller_lines
+            if "controller_epoch" in statements[at].fields
         }
         cluster.term_of = {at: term for term in own for at in term.statements}
         note_sessions([statements[number] for number in lines])
@@ -70,10 +70,10 @@ def split_clusters(statements: Sequence[Statement], terms: list[Term]) -> list[C
         later = any(event.kind == "caught_up" for event in events)
         for event in events:
             if event.kind == "isr":
-                event.said["completes_later"] = later
+                event.fields["completes_later"] = later
             if event.kind == "caught_up":
-                event.said["ahead"] = look_ahead(
-                    statements, lines, event.at, {event.said["partition"]}
+                event.fields["ahead"] = look_ahead(
+                    statements, lines, event.at, {event.fields["partition"]}
                 )
         clusters.append(cluster)
     return clusters
@@ -88,8 +88,8 @@ def look_ahead(
         line = statements[lines[place]]
         if line.actor == "broker":
             continue
-        for partition, said in subjects(line):
-            record = said.get("record")
+        for partition, fields in subjects(line):
+            record = fields.get("record")
             if partition in partitions and partition not in found and record is not None and (
                 record.version is not None and record.leader_epoch is not None
             ):
@@ -112,10 +112,10 @@ def _owners(statements: Sequence[Statement], terms: list[Term]) -> list[int | No
         if owners[number] is not None:
             continue
         time = statement.entry.time
-        said = statement.said
+        fields = statement.fields
         chosen = None
-        if statement.actor == "broker" and "controller" in said:
-            chosen = nearest.cluster(time, said["controller"], said.get("controller_epoch"))
+        if statement.actor == "broker" and "controller" in fields:
+            chosen = nearest.cluster(time, fields["controller"], fields.get("controller_epoch"))
         if chosen is None and statement.actor == "broker" and statement.actor_id in last:
             chosen = last[statement.actor_id]
         if chosen is None and terms:
@@ -193,13 +193,13 @@ def _note_silences(
     for event in events:
         if event.kind == "failover":
             at = bisect.bisect_left(times, event.time)
-            event.said["hole"] = at > 0 and event.time - times[at - 1] > SILENCE_MS
+            event.fields["hole"] = at > 0 and event.time - times[at - 1] > SILENCE_MS
 
 
 def _give_epochs(statements: Sequence[Statement], cluster: Cluster) -> None:
     """Registration epochs of brokers that start, from the next line that lists them."""
     lists = [
-        (number, statements[number].said["epochs"]) for number in cluster.lines
+        (number, statements[number].fields["epochs"]) for number in cluster.lines
         if statements[number].kind == "broker_epochs"
     ]
     places = [number for number, _ in lists]
@@ -207,7 +207,7 @@ def _give_epochs(statements: Sequence[Statement], cluster: Cluster) -> None:
         if event.kind == "brokers":
             at = bisect.bisect_left(places, event.at)
             if at < len(lists):
-                event.said["epochs"] = lists[at][1]
+                event.fields["epochs"] = lists[at][1]
 
 
 # --- assignments ---------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
         line = statements[number]
         if line.kind in ("process_started", "not_preferred"):
             cluster.lines_about.setdefault(None, []).append(number)
-        for partition, said in subjects(line):
+        for partition, fields in subjects(line):
             cluster.lines_about.setdefault(partition, []).append(number)
             if partition in created and number >= created[partition]:
                 continue
@@ -230,23 +230,23 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
                 continue
             members = cluster.members.setdefault(partition, set())
             if line.kind in ("assignment_updating", "assignment_stored", "reassign"):
-                before = _before_move(said)
+                before = _before_move(fields)
                 if before:
                     votes[partition] = Counter({before: 1})
                 if before or partition in votes:
                     moved.add(partition)
                 continue
-            record = said.get("record")
-            if "states" in said:
-                members.update(said["states"])
-            if "replica" in said:
-                members.add(said["replica"])
+            record = fields.get("record")
+            if "states" in fields:
+                members.update(fields["states"])
+            if "replica" in fields:
+                members.add(fields["replica"])
             if record is not None:
                 members.update(record.isr or ())
                 if record.leader is not None and record.leader >= 0:
                     members.add(record.leader)
-            members.update(said.get("isr") or ())
-            listed = said.get("replicas") or (record.replicas if record is not None else None)
+            members.update(fields.get("isr") or ())
+            listed = fields.get("replicas") or (record.replicas if record is not None else None)
             if listed and line.kind != "not_assigned":
                 votes.setdefault(partition, Counter())[tuple(listed)] += 1
             if line.kind in ("became_leader", "became_follower") and line.actor_id is not None:
@@ -259,9 +259,9 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
             cluster.assignments[partition] = tuple(sorted(members))
 
 
-def _before_move(said: dict[str, Any]) -> tuple[int, ...]:
+def _before_move(fields: dict[str, Any]) -> tuple[int, ...]:
     """The assignment that a line says a reassignment begins from; empty where it does not."""
-    assigned = said.get("before")
+    assigned = fields.get("before")
     if assigned is not None and not assigned.adding:
         return tuple(assigned.replicas)
     return ()
@@ -281,7 +281,7 @@ def _created(cluster: Cluster) -> dict[Partition, int]:
     found: dict[Partition, int] = {}
     for event in cluster.events:
         if event.kind in ("topics", "partitions"):
-            for partition in event.said["created"]:
+            for partition in event.fields["created"]:
                 found.setdefault(partition, event.at)
     return found
 
@@ -302,9 +302,9 @@ def _learn_births(statements: Sequence[Statement], cluster: Cluster) -> None:
         for partition, _ in subjects(line):
             mentioned.setdefault(partition, number)
         if line.kind == "topics":
-            listed.append((number, set(line.said["topics"]), None))
+            listed.append((number, set(line.fields["topics"]), None))
         elif line.kind == "partition_states":
-            listed.append((number, None, set(line.said["states"])))
+            listed.append((number, None, set(line.fields["states"])))
     created = _created(cluster)
     births: dict[Partition, int] = {}
     for partition in cluster.assignments:
@@ -332,11 +332,11 @@ def _correct_births(
     for number in cluster.lines:
         line = statements[number]
         if line.kind == "not_preferred":
-            bad[line.said["broker"]] = len(line.said["partitions"])
-        if line.kind != "ratio" or not line.said["ratio"] or not bad.get(line.said["broker"]):
+            bad[line.fields["broker"]] = len(line.fields["partitions"])
+        if line.kind != "ratio" or not line.fields["ratio"] or not bad.get(line.fields["broker"]):
             continue
-        broker = line.said["broker"]
-        total = round(bad[broker] / line.said["ratio"])
+        broker = line.fields["broker"]
+        total = round(bad[broker] / line.fields["ratio"])
         point = max(bisect.bisect_right(starts, number) - 1, 0)
         there = {
             p for p, birth in births.items()
@@ -345,7 +345,7 @@ def _correct_births(
         created = {
             p for event in cluster.events if event.at < number
             and event.kind in ("topics", "partitions")
-            for p, assigned in event.said["created"].items()
+            for p, assigned in event.fields["created"].items()
             if assigned.replicas[:1] == (broker,)
         }
         surplus = len(there | created) - total

@@ -80,7 +80,7 @@ def name_isr_changes(
     places = [event.at for event in unnamed]
     announced = {
         (partition, version) for event in events if event.kind == "isr"
-        for partition, (_, version) in event.said.get("updates", {}).items()
+        for partition, (_, version) in event.fields.get("updates", {}).items()
     }
     placed: dict[tuple[Life, int], int] = {}
     for request in requests:
@@ -93,7 +93,7 @@ def name_isr_changes(
             continue
         since, until = _bounds(histories, changed, placed, request.number)
         between = range(bisect.bisect_right(places, since), bisect.bisect_right(places, until))
-        at = next((at for at in between if unnamed[at].said["n"] == len(changed)), None)
+        at = next((at for at in between if unnamed[at].fields["n"] == len(changed)), None)
         if at is None:
             continue
         event = unnamed.pop(at)
@@ -107,7 +107,7 @@ def _name(
 ) -> None:
     """Make an event one whose partitions are known."""
     event.kind = "isr"
-    event.said = {
+    event.fields = {
         "partitions": tuple(changed),
         "updates": {p: (tuple(sorted(mentions.content.isr)), versions[p])
                     for p, mentions in changed.items()},
@@ -126,15 +126,15 @@ def _read(
     for number in lines:
         line = statements[number]
         for partition, version, content in _records(line):
-            if line.kind == "partition_led" and line.said["before"] == "NewPartition":
+            if line.kind == "partition_led" and line.fields["before"] == "NewPartition":
                 created[partition] = created.get(partition, 0) + 1
             life = partition, created.get(partition, 0)
             versions = histories.setdefault(life, {})
             versions.setdefault(version, Mentions()).add(content, number)
             if line.kind != "cached_partition":
                 continue
-            said = line.said
-            key = said["controller"], said["controller_epoch"], said["correlation"]
+            fields = line.fields
+            key = fields["controller"], fields["controller_epoch"], fields["correlation"]
             if line.actor_id not in current or current[line.actor_id][0] != key:
                 current[line.actor_id] = key, Request(number)
                 requests.append(current[line.actor_id][1])
@@ -144,8 +144,8 @@ def _read(
 
 def _records(line: Statement) -> Iterator[tuple[Partition, int, Content]]:
     """Versions of records of which a line says all that counts."""
-    for partition, said in subjects(line):
-        record = said.get("record")
+    for partition, fields in subjects(line):
+        record = fields.get("record")
         if not isinstance(record, Record) or record.leader is None or record.leader < -1:
             continue
         if record.leader_epoch is None or record.version is None or record.isr is None:

@@ -33,11 +33,11 @@ def note_survivors(
     led: dict[Partition, int] = {}
     for number in lines:
         line = statements[number]
-        for partition, said in subjects(line):
-            record = said.get("record")
+        for partition, fields in subjects(line):
+            record = fields.get("record")
             if line.kind == "shrunk":
                 _note_order(events[max(bisect.bisect_right(starts, number) - 1, 0)],
-                            partition, said["replica"])
+                            partition, fields["replica"])
             if record is None or record.leader in (None, -2) or not record.isr:
                 continue
             if record.leader != -1 or len(record.isr) != 1:
@@ -48,13 +48,13 @@ def note_survivors(
                 if events[at].kind in TAKES_OUT:
                     counted = votes.setdefault(at, {}).setdefault(partition, Counter())
                     counted[record.isr[0]] += 1
-    for at, told in votes.items():
-        events[at].said["survivors"] = {
-            partition: counted.most_common(1)[0][0] for partition, counted in told.items()
+    for at, counts in votes.items():
+        events[at].fields["survivors"] = {
+            partition: counted.most_common(1)[0][0] for partition, counted in counts.items()
         }
 
 
 def _note_order(event: LogEvent, partition: Partition, replica: int) -> None:
     """Give a reassignment's end the order in which lines say that it takes replicas out."""
     if event.kind in MOVES:
-        event.said.setdefault("order", {}).setdefault(partition, []).append(replica)
+        event.fields.setdefault("order", {}).setdefault(partition, []).append(replica)

@@ -24,7 +24,7 @@ from kfast.log_replay.steps import Progress, Steps
 from kfast.log_replay.terms.terms import find_terms
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.releases import choose_profile, refuse_kraft
-from kfast.log_replay.wording.statements import NOT_UNDERSTOOD, TALK, understand
+from kfast.log_replay.wording.statements import NO_FACTS, NOT_UNDERSTOOD, understand
 from kfast.replay_results.timeline import incident_tables
 from kfast.replay_results.verdicts import ADOPTED, CONTRADICTED, MISSING, UNKNOWN, VERDICTS
 from kfast.state.display import Summary, summary_html, summary_text
@@ -365,7 +365,7 @@ def _line_counts(facts: Sequence[Fact], statements: Sequence[Statement]) -> dict
             counts["not understood"] += 1
         elif number in with_facts:
             counts["with facts"] += 1
-        elif statement.kind in SILENT and statement.kind != TALK:
+        elif statement.kind in SILENT and statement.kind != NO_FACTS:
             counts["events"] += 1
         else:
             counts["no facts"] += 1

@@ -125,52 +125,52 @@ def unclean_elections(ran: Ran) -> list[tuple[Partition, dict[str, Any]]]:
 
 def describe(event: LogEvent) -> str:
     """Say in a few words what happened."""
-    said = event.said
+    fields = event.fields
     listed = _ids
     if event.kind == "failover":
-        up = said.get("registered")
+        up = fields.get("registered")
         with_ = f"; brokers {listed(up)}" if up else ""
         return f"broker {event.term.controller} becomes controller, epoch {event.term.epoch}{with_}"
     if event.kind == "resume":
-        return "the log goes on after a hole" if said.get("hole") else "the log begins here"
+        return "the log goes on after a hole" if fields.get("hole") else "the log begins here"
     if event.kind == "brokers":
         parts = [
-            f"{word} {listed(said[name])}" for name, word in
-            (("added", "up:"), ("bounced", "bounced:"), ("deleted", "gone:")) if said[name]
+            f"{word} {listed(fields[name])}" for name, word in
+            (("added", "up:"), ("bounced", "bounced:"), ("deleted", "gone:")) if fields[name]
         ]
         return f"brokers {', '.join(parts)}"
     if event.kind == "shutdown":
-        return f"broker {said['broker']} asks to shut down"
+        return f"broker {fields['broker']} asks to shut down"
     if event.kind in ("topics", "partitions"):
-        names = sorted({topic for topic, _ in said["created"]} | set(said.get("names", ())))
-        gone = f"; gone: {', '.join(said['deleted'])}" if said.get("deleted") else ""
+        names = sorted({topic for topic, _ in fields["created"]} | set(fields.get("names", ())))
+        gone = f"; gone: {', '.join(fields['deleted'])}" if fields.get("deleted") else ""
         word = "topic created:" if event.kind == "topics" else "partitions added to"
-        return f"{word} {', '.join(names)} ({len(said['created'])} partitions){gone}"
+        return f"{word} {', '.join(names)} ({len(fields['created'])} partitions){gone}"
     if event.kind == "isr":
-        return f"leaders change {len(said['partitions'])} ISRs"
+        return f"leaders change {len(fields['partitions'])} ISRs"
     if event.kind == "hidden_isr":
-        return f"leaders change {said['n']} ISRs (not named)"
+        return f"leaders change {fields['n']} ISRs (not named)"
     if event.kind == "isr_written":
-        return f"leaders write {len(said['updates'])} ISRs, unheard of by the controller"
+        return f"leaders write {len(fields['updates'])} ISRs, unheard of by the controller"
     if event.kind == "election":
-        return f"{said['type'].lower()} election of {len(said['partitions'])} partitions"
+        return f"{fields['type'].lower()} election of {len(fields['partitions'])} partitions"
     if event.kind == "reassign":
         return "; ".join(
             f"{name_of(p)} is reassigned to {listed(target)}"
-            for p, target in said["targets"].items()
+            for p, target in fields["targets"].items()
         )
     if event.kind == "caught_up":
-        return f"the targets of {name_of(said['partition'])} have caught up"
+        return f"the targets of {name_of(fields['partition'])} have caught up"
     if event.kind == "delete":
-        return f"deletion of {', '.join(said['topics'])}"
+        return f"deletion of {', '.join(fields['topics'])}"
     if event.kind == "deleted":
-        who = f"broker {said['broker']}" if said["broker"] is not None else "brokers"
-        n_failed = sum(said.get("failures", {}).values())
+        who = f"broker {fields['broker']}" if fields["broker"] is not None else "brokers"
+        n_failed = sum(fields.get("failures", {}).values())
         return f"{who} failed to delete replicas" if n_failed else f"{who} deleted replicas"
     if event.kind == "dir_failure":
-        return f"log directory failure on {listed(said['brokers'])}"
+        return f"log directory failure on {listed(fields['brokers'])}"
     if event.kind == "dir_answer":
-        return f"broker {said['broker']} cannot serve {len(said['partitions'])} partitions"
+        return f"broker {fields['broker']} cannot serve {len(fields['partitions'])} partitions"
     return _OTHERS[event.kind]
 
 

@@ -9,11 +9,11 @@ from typing import Any
 from kfast.controllers import find_profile
 from kfast.log_replay.brokers import BrokerSide
 from kfast.log_replay.checks import MISSING, Check, agrees
-from kfast.log_replay.comparison.absent_controllers import strange_facts
+from kfast.log_replay.comparison.absent_controllers import absent_controller_facts
 from kfast.log_replay.comparison.broker_lines import BROKER_COMPARE
 from kfast.log_replay.comparison.cases import Case, View
-from kfast.log_replay.comparison.cluster_claims import Claim, Whole
-from kfast.log_replay.comparison.cluster_lines import WHOLE
+from kfast.log_replay.comparison.cluster_claims import Claim, ClusterView
+from kfast.log_replay.comparison.cluster_lines import CLUSTER_COMPARE
 from kfast.log_replay.comparison.counts import broker_epoch
 from kfast.log_replay.comparison.facts import (
     BEFORE,
@@ -81,7 +81,7 @@ class Checker:
         self.steps = explorer.steps
         self.reached = -1
         self.world = World(Simulation(explorer.profile, cluster.unclean), BrokerSide())
-        self.whole = Whole(cluster, self.world, _true_epochs(cluster, statements))
+        self.cluster_view = ClusterView(cluster, self.world, _true_epochs(cluster, statements))
         self.histories = explorer.histories
         self.adopted = explorer.adopted
         self.facts: list[Fact] = []
@@ -91,7 +91,7 @@ class Checker:
         self.sources: dict[tuple[Partition, str], str] = {}
         """Reason why the next fact of a partition's field is adopted."""
         self.announced = {
-            statements[number].said["partition"][0] for number in cluster.lines
+            statements[number].fields["partition"][0] for number in cluster.lines
             if statements[number].kind == "elects_unclean"
         }
         self.decisions = Decisions(cluster, statements, name)
@@ -100,8 +100,8 @@ class Checker:
 
     def check(self) -> list[Fact]:
         """Go through the log once more; returns a verdict on every fact."""
-        for number in self.cluster.strange:
-            self.facts += strange_facts(self.statements[number], number)
+        for number in self.cluster.absent_controller_lines:
+            self.facts += absent_controller_facts(self.statements[number], number)
         pending = deque(self.cluster.events)
         for number in self.steps.over(self.cluster.lines):
             while pending and pending[0].at <= number:
@@ -116,14 +116,14 @@ class Checker:
             return self.facts
         for event in pending:
             self._run(event)
-        self.facts += self.decisions.unstated(self.whole.taken)
+        self.facts += self.decisions.unstated(self.cluster_view.taken)
         return self.facts
 
     def _run(self, event: LogEvent) -> None:
         if event.kind in ("failover", "resume"):
             self._adopt(event)
             if is_hole(event):
-                self.whole.doubtful |= set(self.whole.known_epochs)
+                self.cluster_view.doubtful |= set(self.cluster_view.known_epochs)
         ran = run_event(self.world, event)
         self.watcher.note(ran, self.world.simulation)
         self.decisions.note(ran, describe(event), self.world.simulation)
@@ -136,10 +136,10 @@ class Checker:
             self.inferred_from.update(event.batches[0].statements)
         for partition in ran.last_members:
             self.sources[partition, "isr"] = LAST_MEMBER
-        for partition in event.said.get("ahead", ()):
+        for partition in event.fields.get("ahead", ()):
             self.sources[partition, "version"] = WRITES
         if event.kind == "isr_written":
-            for partition in event.said["updates"]:
+            for partition in event.fields["updates"]:
                 self.sources[partition, "isr"] = WRITTEN
         for partition, _ in unclean_elections(ran):
             if partition[0] in self.cluster.unclean - self.announced:
@@ -164,7 +164,7 @@ class Checker:
             simulation.rebuild(set(), added, None)
 
     def _up(self, start: Start, point: LogEvent) -> set[int]:
-        registered = point.said.get("registered")
+        registered = point.fields.get("registered")
         if registered is not None:
             return set(registered)
         return self.world.simulation.registered or set(start.replicas)
@@ -228,34 +228,34 @@ class Checker:
     # --- lines ----------------------------------------------------------------------------------
 
     def _check_line(self, line: Statement, number: int) -> None:
-        self.whole.term, self.whole.number = self.cluster.term_of.get(number), number
-        term = self.whole.term
+        self.cluster_view.term, self.cluster_view.number = self.cluster.term_of.get(number), number
+        term = self.cluster_view.term
         if line.actor == "controller" and term is not None:
             if line.actor_id != term.controller:
                 self._say(number, Claim("controller", "controller", line.actor_id, term.controller))
             if line.epoch is not None:
                 self._say(number, Claim("controller epoch", "controller", line.epoch, term.epoch))
-        check = WHOLE.get(line.kind)
+        check = CLUSTER_COMPARE.get(line.kind)
         if check is not None:
-            for said in check(self.whole, line):
-                self._say(number, said)
+            for fields in check(self.cluster_view, line):
+                self._say(number, fields)
         elif line.actor == "broker":
-            for said in broker_epoch(self.whole, line):
-                self._say(number, said)
+            for fields in broker_epoch(self.cluster_view, line):
+                self._say(number, fields)
         self._check_partitions(line, number, id(term))
 
-    def _say(self, number: int, said: Claim) -> None:
+    def _say(self, number: int, fields: Claim) -> None:
         """Judge a value that a line says of the whole cluster."""
-        if said.predicted is None:
-            reason = said.reason or BEFORE
+        if fields.predicted is None:
+            reason = fields.reason or BEFORE
             verdict = unpredicted(reason)
-        elif said.predicted is not MISSING and said.logged == said.predicted:
+        elif fields.predicted is not MISSING and fields.logged == fields.predicted:
             reason = INFERRED if number in self.inferred_from else ""
             verdict = ADOPTED if reason else PREDICTED
         else:
             verdict, reason = CONTRADICTED, ""
         self.facts.append(Fact(
-            number, said.kind, said.subject, said.logged, said.predicted, verdict, reason
+            number, fields.kind, fields.subject, fields.logged, fields.predicted, verdict, reason
         ))
 
     def _check_partitions(self, line: Statement, number: int, term: int) -> None:
@@ -264,7 +264,7 @@ class Checker:
             return
         view = View(self.world.simulation, self.world.brokers, term)
         listed = set()
-        for partition, said in subjects(line):
+        for partition, fields in subjects(line):
             listed.add(partition)
             rows = view.simulation.rows_of(partition) or view.simulation.freed.get(partition, [])
             if not rows and line.actor == "broker" and not view.simulation.ran:
@@ -275,7 +275,7 @@ class Checker:
                 self.facts.append(Fact(number, "partition", name_of(partition), "exists", MISSING,
                                        CONTRADICTED))
                 continue
-            for check in compare(Case(view, line, said, rows[0])):
+            for check in compare(Case(view, line, fields, rows[0])):
                 self._judge(number, partition, check)
         if line.kind == "not_preferred":
             self._check_unlisted(view, line, number, listed)
@@ -288,7 +288,7 @@ class Checker:
         wrong = []
         for partition in simulation.rows:
             for row in simulation.rows_of(partition):
-                if partition in listed or simulation.preferred(row) != line.said["broker"]:
+                if partition in listed or simulation.preferred(row) != line.fields["broker"]:
                     continue
                 if not simulation.is_led(row):
                     continue
@@ -297,7 +297,7 @@ class Checker:
             )
                 if not all(agrees(check) for check in checks):
                     wrong.append(name_of(partition))
-        subject = f"broker {line.said['broker']}"
+        subject = f"broker {line.fields['broker']}"
         self._say(number, Claim("all others led by it", subject, frozenset(), frozenset(wrong)))
 
     def _judge(self, number: int, partition: Partition, check: Check) -> None:
@@ -345,10 +345,10 @@ def _reported(
     for event, end in zip(cluster.events, ends[-2::-1], strict=True):
         if event.kind != "isr":
             continue
-        named_by = event.said.get("named_by", {})
+        named_by = event.fields.get("named_by", {})
         for partition, number in named_by.items():
             found |= {(number, partition, "isr"), (number, partition, "version")}
-        wanted = set(event.said.get("updates", ())) - set(named_by)
+        wanted = set(event.fields.get("updates", ())) - set(named_by)
         for number in _from(cluster.lines, event.at, end):
             if not wanted:
                 break
@@ -385,18 +385,18 @@ def _true_epochs(
                 some.append([])
         last_term = term
         if line.kind == "broker_epochs":
-            listed = line.said["epochs"]
+            listed = line.fields["epochs"]
             for broker in runs:
-                if (line.said["initial"] or broker not in listed) and runs[broker][-1]:
+                if (line.fields["initial"] or broker not in listed) and runs[broker][-1]:
                     runs[broker].append([])
             for broker, epoch in listed.items():
                 runs.setdefault(broker, [[]])[-1].append((number, epoch))
         elif line.kind == "broker_change":
-            for broker in line.said.get("bounced", ()):
+            for broker in line.fields.get("bounced", ()):
                 runs.setdefault(broker, [[]]).append([])
-        elif line.kind == "send_failed" and line.said["request"].broker_epoch is not None:
-            runs.setdefault(line.said["broker"], [[]])[-1].append(
-                (number, line.said["request"].broker_epoch)
+        elif line.kind == "send_failed" and line.fields["request"].broker_epoch is not None:
+            runs.setdefault(line.fields["broker"], [[]])[-1].append(
+                (number, line.fields["request"].broker_epoch)
             )
     found: dict[int, dict[int, int]] = {}
     for broker, some in runs.items():

@@ -20,7 +20,9 @@ FEWEST = 2
 differs from its neighbours is a mistake in the log."""
 
 
-def find_strange(statements: Sequence[Statement], terms: Sequence[Term]) -> set[int]:
+def find_absent_controller_lines(
+    statements: Sequence[Statement], terms: Sequence[Term]
+) -> set[int]:
     """Numbers of the lines of brokers that are about requests of a controller that is not here.
 
     Parameters
@@ -33,7 +35,7 @@ def find_strange(statements: Sequence[Statement], terms: Sequence[Term]) -> set[
     own: dict[tuple[int, int | None], list[Term]] = {}
     for term in terms:
         own.setdefault((term.controller, term.epoch), []).append(term)
-    strange: dict[int, Pair] = {}
+    pairs: dict[int, Pair] = {}
     for number, line in enumerate(statements):
         if line.actor == "broker" and line.actor_id is not None:
             lines.setdefault(line.actor_id, []).append(number)
@@ -41,9 +43,9 @@ def find_strange(statements: Sequence[Statement], terms: Sequence[Term]) -> set[
             if pair is not None and not _is_here(
                 line.entry.time, (*own.get(pair, ()), *own.get((pair[0], None), ()))
             ):
-                strange[number] = pair
-    votes = Counter(strange.values())
-    absent = {number: pair for number, pair in strange.items() if votes[pair] >= FEWEST}
+                pairs[number] = pair
+    votes = Counter(pairs.values())
+    absent = {number: pair for number, pair in pairs.items() if votes[pair] >= FEWEST}
     found: set[int] = set()
     for numbers in lines.values() if absent else ():
         found |= _of_absent(statements, numbers, absent)
@@ -56,7 +58,7 @@ def _is_here(time: int, terms: Iterable[Term]) -> bool:
 
 
 def _pair(line: Statement) -> Pair | None:
-    controller, epoch = line.said.get("controller"), line.said.get("controller_epoch")
+    controller, epoch = line.fields.get("controller"), line.fields.get("controller_epoch")
     return None if controller is None or epoch is None else (controller, epoch)
 
 
@@ -68,15 +70,15 @@ def _of_absent(
     A line that names the controller alone begins or ends a request; what stands within a request
     may name neither.
     """
-    said = [number for number in numbers if _pair(statements[number]) is not None]
+    fields = [number for number in numbers if _pair(statements[number]) is not None]
     found: set[int] = set()
     at = 0
     current: int | None = None
     for number in numbers:
-        while at < len(said) and said[at] < number:
+        while at < len(fields) and fields[at] < number:
             at += 1
-        following = said[at] if at < len(said) else None
-        controller = statements[number].said.get("controller")
+        following = fields[at] if at < len(fields) else None
+        controller = statements[number].fields.get("controller")
         if following == number:
             current = number
         elif controller is not None:
@@ -84,7 +86,7 @@ def _of_absent(
             order = (following, current) if begins else (current, following)
             current = next(
                 (n for n in order
-                 if n is not None and statements[n].said["controller"] == controller), current,
+                 if n is not None and statements[n].fields["controller"] == controller), current,
             )
         if (following if current is None else current) in absent:
             found.add(number)

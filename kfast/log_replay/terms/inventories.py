@@ -90,16 +90,16 @@ def take_inventory(statements: Sequence[Statement], numbers: Sequence[int]) -> I
     """Inventory of a term with these lines."""
     found = Inventory()
     for number in numbers:
-        said, kind = statements[number].said, statements[number].kind
+        fields, kind = statements[number].fields, statements[number].kind
         if kind == "broker_epochs":
-            for broker, epoch in said["epochs"].items():
+            for broker, epoch in fields["epochs"].items():
                 found.first_epochs.setdefault(broker, epoch)
                 found.last_epochs[broker] = epoch
         elif kind == "topics":
-            found.topics = set(said["topics"])
-            found.listed = frozenset(said["topics"]) if found.listed is None else found.listed
+            found.topics = set(fields["topics"])
+            found.listed = frozenset(fields["topics"]) if found.listed is None else found.listed
         elif found.topics is not None and kind == "new_topics":
-            found.topics = (found.topics | set(said["topics"])) - set(said["deleted"])
+            found.topics = (found.topics | set(fields["topics"])) - set(fields["deleted"])
         elif found.topics is not None and kind == "deletion_done":
-            found.topics = found.topics - {said["topic"]}
+            found.topics = found.topics - {fields["topic"]}
     return found

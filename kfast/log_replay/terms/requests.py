@@ -22,15 +22,15 @@ def note_sessions(lines: Iterable[Statement]) -> None:
         if line.actor != "broker":
             continue
         if line.kind == "handling":
-            current[line.actor_id, line.said["request"]] = (number, line.said)
+            current[line.actor_id, line.fields["request"]] = (number, line.fields)
             continue
-        request = "StopReplica" if line.said.get("request") == "StopReplica" else "LeaderAndIsr"
+        request = "StopReplica" if line.fields.get("request") == "StopReplica" else "LeaderAndIsr"
         handled = current.get((line.actor_id, request))
         if handled is None or line.kind not in ABOUT_PARTITIONS:
             continue
-        session, said = handled
-        if line.said.get("correlation") in (None, said["correlation"]) and (
-            line.said.get("controller") in (None, said["controller"])
+        session, fields = handled
+        if line.fields.get("correlation") in (None, fields["correlation"]) and (
+            line.fields.get("controller") in (None, fields["controller"])
         ):
-            line.said["session"] = session
-            line.said.setdefault("controller", said["controller"])
+            line.fields["session"] = session
+            line.fields.setdefault("controller", fields["controller"])

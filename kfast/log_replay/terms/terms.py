@@ -19,7 +19,7 @@ CLOSING = frozenset({"resigning", "resigned", "process_started"})
 """Kinds after which a broker is not the controller, besides `other_elected`."""
 
 PASSIVE = frozenset({
-    "talk", "not understood", "other_elected", "connected", "topics_to_delete",
+    "states no facts", "not understood", "other_elected", "connected", "topics_to_delete",
     "no_longer_shutting",
 })
 """Kinds that a broker may write that is not the controller, or that tell nothing of a term."""
@@ -95,14 +95,14 @@ def find_terms(statements: Sequence[Statement]) -> list[Term]:
 def _writer(statement: Statement) -> int | None:
     """The broker whose controller writes a line."""
     if statement.kind == "process_started":
-        return statement.said.get("broker", statement.actor_id)
+        return statement.fields.get("broker", statement.actor_id)
     return statement.actor_id if statement.actor == "controller" else None
 
 
 def _is_over(statement: Statement) -> bool:
     """Whether a line says that its writer is not the controller, or not any more."""
     if statement.kind == "other_elected":
-        return bool(statement.said["controller"] != statement.actor_id)
+        return bool(statement.fields["controller"] != statement.actor_id)
     return statement.kind in CLOSING
 
 
@@ -200,10 +200,10 @@ def _after_hole(
 
 def _smooth(statements: Sequence[Statement], numbers: Sequence[int]) -> dict[int, int]:
     """Epoch that each line's prefix says; one that stands alone is replaced by its neighbour's."""
-    said = [(n, statements[n].epoch) for n in numbers if statements[n].epoch is not None]
-    values = [epoch for _, epoch in said]
+    fields = [(n, statements[n].epoch) for n in numbers if statements[n].epoch is not None]
+    values = [epoch for _, epoch in fields]
     smooth: dict[int, int] = {}
-    for at, (number, epoch) in enumerate(said):
+    for at, (number, epoch) in enumerate(fields):
         before = values[at - 1] if at else None
         after = values[at + 1] if at + 1 < len(values) else None
         if epoch in (before, after) or (before is None and after is None):
@@ -213,8 +213,8 @@ def _smooth(statements: Sequence[Statement], numbers: Sequence[int]) -> dict[int
             kept = near
             if before is not None and after is not None and before != after:
                 time = statements[number].entry.time
-                gap_before = time - statements[said[at - 1][0]].entry.time
-                gap_after = statements[said[at + 1][0]].entry.time - time
+                gap_before = time - statements[fields[at - 1][0]].entry.time
+                gap_after = statements[fields[at + 1][0]].entry.time - time
                 kept = before if gap_before <= gap_after else after
         if kept is not None:
             smooth[number] = kept
@@ -227,8 +227,8 @@ def _vote(statements: Sequence[Statement], term: Term, epochs: dict[int, int]) -
     for number in term.statements:
         line = statements[number]
         if line.kind in ("elected", "epoch", "ready", "partition_failed", "send_failed"):
-            votes.update(line.said[name] for name in ("controller_epoch", "epoch_version")
-                         if name in line.said)
+            votes.update(line.fields[name] for name in ("controller_epoch", "epoch_version")
+                         if name in line.fields)
     if votes:
         most = max(votes.values())
         best = [epoch for epoch, n in votes.items() if n == most]

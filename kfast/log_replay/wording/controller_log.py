@@ -1,6 +1,6 @@
 """Forms of controller.log: what a controller says of itself.
 
-`TALK` is for what is said of no partition, broker or epoch: it is counted, and means nothing here.
+`NO_FACTS` is for messages about no partition, broker or epoch: they are counted, no more.
 Source: the releases 0.10.0 to 3.9, read for how their messages look; logs of real clusters.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kfast.log_replay.wording.forms import Form, Forms
 
-TALK = "talk"
+NO_FACTS = "states no facts"
 
 ELECTION = (
     Form("elected", "{controller:int} successfully elected as the controller. Epoch incremented to "
@@ -33,7 +33,7 @@ ELECTION = (
          "{self:int}", "0.11"),
     Form("process_started", "[ControllerEventThread controllerId={broker:int}] Starting", "1.0"),
     Form("process_started", "Controller starting up", "", "0.10"),
-    Form(TALK, "[ControllerEventThread controllerId={:int}] {:rest}", "1.0"),
+    Form(NO_FACTS, "[ControllerEventThread controllerId={:int}] {:rest}", "1.0"),
     Form("resigning", "Resigning", "1.0"),
     Form("resigning", "Controller resigning, broker id {self:int}", "", "0.11"),
     Form("resigned", "Resigned", "1.0"),
@@ -66,7 +66,7 @@ BROKERS = (
     Form("send_failed", "Controller {controller:int} epoch {controller_epoch:int} fails to send "
          "request ({request:dump}) to broker {:word}:{:int} (id: {broker:int} rack: {:text}). "
          "Reconnecting to broker."),
-    Form(TALK, "Controller {:int} epoch {:int} fails to send request {:rest}"),
+    Form(NO_FACTS, "Controller {:int} epoch {:int} fails to send request {:rest}"),
 )
 
 TOPICS = (
@@ -94,20 +94,20 @@ TOPICS = (
     Form("stop_response", "Delete topic callback invoked on StopReplica response received from "
          "broker {broker:int}: request error = {error:word}, partition errors = {errors:errors}",
          "2.3"),
-    Form(TALK, "Delete topic callback invoked for {:rest}"),
-    Form(TALK, "Topic deletion callback for {:rest}"),
-    Form(TALK, "Partition deletion callback for {:rest}"),
-    Form(TALK, "Deletion started for replicas {:rest}"),
-    Form(TALK, "Dead Replicas ({:rest}"),
-    Form(TALK, "Deletion for replicas {:rest}"),
-    Form(TALK, "Retrying delet{:rest}"),
-    Form(TALK, "Not retrying deletion of topic {:rest}"),
-    Form(TALK, "Waiting for signal to start or continue topic deletion"),
-    Form(TALK, "Restoring the partition replica assignment for topic {:rest}"),
-    Form(TALK, "New topic creation callback for {:rest}"),
-    Form(TALK, "Partition modification triggered {:rest}"),
-    Form(TALK, "Are all replicas for topic {:rest}"),
-    Form(TALK, "Some replicas {:rest}"),
+    Form(NO_FACTS, "Delete topic callback invoked for {:rest}"),
+    Form(NO_FACTS, "Topic deletion callback for {:rest}"),
+    Form(NO_FACTS, "Partition deletion callback for {:rest}"),
+    Form(NO_FACTS, "Deletion started for replicas {:rest}"),
+    Form(NO_FACTS, "Dead Replicas ({:rest}"),
+    Form(NO_FACTS, "Deletion for replicas {:rest}"),
+    Form(NO_FACTS, "Retrying delet{:rest}"),
+    Form(NO_FACTS, "Not retrying deletion of topic {:rest}"),
+    Form(NO_FACTS, "Waiting for signal to start or continue topic deletion"),
+    Form(NO_FACTS, "Restoring the partition replica assignment for topic {:rest}"),
+    Form(NO_FACTS, "New topic creation callback for {:rest}"),
+    Form(NO_FACTS, "Partition modification triggered {:rest}"),
+    Form(NO_FACTS, "Are all replicas for topic {:rest}"),
+    Form(NO_FACTS, "Some replicas {:rest}"),
 )
 
 PARTITIONS = (
@@ -136,7 +136,7 @@ PARTITIONS = (
     Form("not_preferred_any", "topics not in preferred replica {partitions:lists}", "", "0.10"),
     Form("ratio", "Leader imbalance ratio for broker {broker:int} is {ratio:float}", "0.11"),
     Form("ratio", "leader imbalance ratio for broker {broker:int} is {ratio:float}", "", "0.10"),
-    Form(TALK, "{:word}referred replicas by broker {:rest}", "", "2.4"),
+    Form(NO_FACTS, "{:word}referred replicas by broker {:rest}", "", "2.4"),
     Form("election", "Starting replica leader election ({type:word}) for partitions "
          "{partitions:partitions} triggered by {trigger:word}", "2.4"),
     Form("election", "Starting preferred replica leader election for partitions "
@@ -149,16 +149,17 @@ PARTITIONS = (
          "leader election. Leader is {leader:int}", "", "1.1"),
     Form("pending_elections", "Resuming preferred replica election for partitions: "
          "{partitions:partitions}"),
-    Form(TALK, "Partitions undergoing preferred replica election: {:rest}"),
-    Form(TALK, "Partitions that completed preferred replica election: {:rest}"),
-    Form(TALK, "Skipping preferred replica election for partitions due to topic deletion: {:rest}"),
+    Form(NO_FACTS, "Partitions undergoing preferred replica election: {:rest}"),
+    Form(NO_FACTS, "Partitions that completed preferred replica election: {:rest}"),
+    Form(NO_FACTS, "Skipping preferred replica election for partitions due to topic deletion: "
+         "{:rest}"),
     Form("epoch_updated", "Updated leader epoch for partition {partition:partition} to "
          "{leader_epoch:int}, zkVersion={version:int}", "2.7"),
     Form("epoch_updated", "Updated leader epoch for partition {partition:partition} to "
          "{leader_epoch:int}", "", "3.1"),
     Form("shrunk_old", "New leader and ISR for partition {partition:partition} is "
          "{record:any_record}", "", "1.0"),
-    Form(TALK, "Updating leader epoch for partition {:rest}"),
+    Form(NO_FACTS, "Updating leader epoch for partition {:rest}"),
     Form("unclean_enabled", "Unclean leader election has been enabled by default", "2.3"),
     Form("unclean_enabled_topic", "Unclean leader election has been enabled for topic "
          "{topic:word}", "2.3"),
@@ -185,20 +186,21 @@ REASSIGNMENT = (
     Form("reassign_leader", "Leader {leader:int} for partition {partition:partition} being "
          "reassigned, is {:rest}"),
     Form("reassign_resumed", "Resuming reassignment of partitions: {partitions:rest}", "", "1.0"),
-    Form(TALK, "New replicas {:rest}", "", "2.3"),
-    Form(TALK, "Waiting for new replicas {:rest}", "", "2.3"),
-    Form(TALK, "Partitions being reassigned: {:rest}", "", "2.3"),
-    Form(TALK, "Partitions already reassigned: {:rest}", "", "1.0"),
-    Form(TALK, "Removed partition {:rest}", "", "1.0"),
-    Form(TALK, "Removing partition{:rest}"),
-    Form(TALK, "No more partitions need to be reassigned. {:rest}"),
-    Form(TALK, "Error completing reassignment of partition {:rest}"),
-    Form(TALK, "Partition {partition:partition} to be reassigned is already assigned to {:rest}"),
-    Form(TALK, "Skipping reassignment of {:rest}"),
-    Form(TALK, "Ignoring request to reassign partition {:rest}"),
+    Form(NO_FACTS, "New replicas {:rest}", "", "2.3"),
+    Form(NO_FACTS, "Waiting for new replicas {:rest}", "", "2.3"),
+    Form(NO_FACTS, "Partitions being reassigned: {:rest}", "", "2.3"),
+    Form(NO_FACTS, "Partitions already reassigned: {:rest}", "", "1.0"),
+    Form(NO_FACTS, "Removed partition {:rest}", "", "1.0"),
+    Form(NO_FACTS, "Removing partition{:rest}"),
+    Form(NO_FACTS, "No more partitions need to be reassigned. {:rest}"),
+    Form(NO_FACTS, "Error completing reassignment of partition {:rest}"),
+    Form(NO_FACTS, "Partition {partition:partition} to be reassigned is already assigned to "
+         "{:rest}"),
+    Form(NO_FACTS, "Skipping reassignment of {:rest}"),
+    Form(NO_FACTS, "Ignoring request to reassign partition {:rest}"),
 )
 
-WHOLE = (
+FIXED_MESSAGES = (
     "Starting", "Started", "Stopped", "Shutting down", "Shutdown completed",
     "Deleting log dir event notifications", "Deleting isr change notifications",
     "Initializing controller context", "Fetching topic deletions in progress",
@@ -257,6 +259,6 @@ BEGINNINGS = (
 
 FORMS = Forms([
     *ELECTION, *BROKERS, *TOPICS, *PARTITIONS, *REASSIGNMENT,
-    *(Form(TALK, text) for text in WHOLE),
-    *(Form(TALK, f"{text}{{:rest}}") for text in BEGINNINGS),
+    *(Form(NO_FACTS, text) for text in FIXED_MESSAGES),
+    *(Form(NO_FACTS, f"{text}{{:rest}}") for text in BEGINNINGS),
 ])

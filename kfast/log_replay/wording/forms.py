@@ -56,7 +56,7 @@ class Statement:
     ----------
     kind : str
         Which form it has.
-    said : dict
+    fields : dict
         The values by name.
     entry : Entry
     actor : {"controller", "broker", ""}
@@ -68,7 +68,7 @@ class Statement:
     """
 
     kind: str
-    said: dict[str, Any]
+    fields: dict[str, Any]
     entry: Entry
     actor: str = ""
     actor_id: int | None = None
@@ -150,10 +150,10 @@ class Forms:
             if found is None:
                 continue
             try:
-                said = {name: make(found[at]) for at, (name, make) in enumerate(groups, 1)}
+                fields = {name: make(found[at]) for at, (name, make) in enumerate(groups, 1)}
             except ValueError:
                 continue
-            return form, {**form.fixed, **said}
+            return form, {**form.fixed, **fields}
         return None
 
     def _likely(self, beginning: str) -> list[int]:
@@ -215,11 +215,11 @@ def take_prefix(message: str, logger: str) -> Prefix:
     if found is None:
         return _old_prefix(message) if "state.change" in logger else Prefix("", None, None, message)
     rest = message[found.end() :]
-    said = found.groupdict()
-    if said["b"]:
-        return Prefix("broker", int(said["b"]), None, rest)
-    number = next((said[key] for key in "cmdirsnx" if said[key]), None)
-    epoch = int(said["e"]) if said["e"] else None
+    fields = found.groupdict()
+    if fields["b"]:
+        return Prefix("broker", int(fields["b"]), None, rest)
+    number = next((fields[key] for key in "cmdirsnx" if fields[key]), None)
+    epoch = int(fields["e"]) if fields["e"] else None
     return Prefix("controller", int(number) if number else None, epoch, rest)
 
 

@@ -160,14 +160,14 @@ def choose_profile(
     fitting, whole = tell_release(logs, used)
     ordered = [release for release in RELEASES if release in fitting]
     nearest = {NEAREST[release] for release in ordered}
-    told = ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
+    release_range = ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
     if len(nearest) > 1 and not any(nearest <= some for some in ALIKE):
         raise InputError(
             f"{logs.name}: the release that wrote these logs cannot be told: their wording fits "
-            f"{told}; give --profile (profile=), one of: {', '.join(PROFILES)}"
+            f"{release_range}; give --profile (profile=), one of: {', '.join(PROFILES)}"
         )
     release = ordered[0] if len(nearest) == 1 else ordered[-1]
-    note = f"the wording is that of {told}" if whole else (
-        f"the wording is of several releases, mostly {told}"
+    note = f"the wording is that of {release_range}" if whole else (
+        f"the wording is of several releases, mostly {release_range}"
     )
     return profile_of(release), release, note

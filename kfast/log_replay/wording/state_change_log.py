@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kfast.controllers import RELEASES
-from kfast.log_replay.wording.controller_log import TALK
+from kfast.log_replay.wording.controller_log import NO_FACTS
 from kfast.log_replay.wording.forms import Form, Forms
 
 TRANSITIONS = (
@@ -39,8 +39,8 @@ TRANSITIONS = (
          "{partition:partition} from {before:word} to {after:word} failed", "", "1.0"),
     Form("elected_leader", "Elected leader {leader:int} for Offline partition "
          "{partition:partition}", "", "1.0"),
-    Form(TALK, "Started leader election for partition {:rest}", "", "1.0"),
-    Form(TALK, "Encountered error while electing leader for partition {:rest}", "", "1.0"),
+    Form(NO_FACTS, "Started leader election for partition {:rest}", "", "1.0"),
+    Form(NO_FACTS, "Encountered error while electing leader for partition {:rest}", "", "1.0"),
     Form("replicas_offline", "Mark replicas {partitions:partitions} on broker {broker:int} as "
          "offline", "1.0"),
 )
@@ -69,9 +69,9 @@ REQUESTS = (
     Form("sent_reassignment", "Sent LeaderAndIsr request {record:any_record} with new assigned "
          "replica list {replicas:ids} to leader {leader:int} for partition being reassigned "
          "{partition:partition}", "", "2.3"),
-    Form(TALK, "Received response {:rest}"),
-    Form(TALK, "Received error {:rest}"),
-    Form(TALK, "Failed to send LeaderAndIsr request {:rest}"),
+    Form(NO_FACTS, "Received response {:rest}"),
+    Form(NO_FACTS, "Received error {:rest}"),
+    Form(NO_FACTS, "Failed to send LeaderAndIsr request {:rest}"),
 )
 
 _REQUEST = ("correlation id {correlation:int} from controller {controller:int} epoch "
@@ -95,8 +95,8 @@ BROKER_REQUESTS = (
          "{correlation:int} from controller {controller:int} epoch {controller_epoch:int}", "2.4"),
     Form("stopping", "Handling stop replica (delete={delete:bool}) for partition "
          "{partition:partition}", "", "2.5"),
-    Form(TALK, "Ignoring stop replica {:rest}", "", "2.5"),
-    Form(TALK, "Finished handling stop replica {:rest}", "", "2.5"),
+    Form(NO_FACTS, "Ignoring stop replica {:rest}", "", "2.5"),
+    Form(NO_FACTS, "Finished handling stop replica {:rest}", "", "2.5"),
     Form("received_stop", "Received StopReplica request StopReplicaPartitionState({:text}"
          "leaderEpoch={leader_epoch:int}, deletePartition={delete:bool}) correlation id "
          "{correlation:int} from controller {controller:int} epoch {controller_epoch:int} for "
@@ -214,7 +214,7 @@ BEGINNINGS = (
 
 FORMS = Forms([
     *TRANSITIONS, *REQUESTS, *BROKER_REQUESTS, *BROKER_ROLES, *BROKER_METADATA,
-    *(Form(TALK, f"{text}{{:rest}}") for text in BEGINNINGS),
+    *(Form(NO_FACTS, f"{text}{{:rest}}") for text in BEGINNINGS),
 ])
 
 DECISIONS: Mapping[str, Sequence[tuple[str, str]]] = {
@@ -235,7 +235,7 @@ DECISIONS: Mapping[str, Sequence[tuple[str, str]]] = {
 """Kinds of lines that state a controller's decisions: from which release on at which level; "" is
 that the release does not write them."""
 
-WRITTEN_THERE = frozenset(form.kind for form in FORMS.forms) - {TALK}
+WRITTEN_THERE = frozenset(form.kind for form in FORMS.forms) - {NO_FACTS}
 """Kinds of lines of state-change.log."""
 
 

@@ -8,7 +8,7 @@ from kfast.log_replay.wording import controller_log, state_change_log
 from kfast.log_replay.wording.forms import Form, Statement, take_prefix
 
 NOT_UNDERSTOOD = "not understood"
-TALK = controller_log.TALK
+NO_FACTS = controller_log.NO_FACTS
 UNSIGNED = frozenset({"isr_notified"})
 """Kinds of lines that do not say who writes them (0.10.0): whoever writes that file."""
 
@@ -43,9 +43,9 @@ def read_statement(entry: Entry, kind: str) -> tuple[Statement, Form | None]:
         return Statement(
             NOT_UNDERSTOOD, {}, entry, spoken.actor, spoken.actor_id, spoken.epoch
         ), None
-    form, said = found
+    form, fields = found
     return Statement(
-        form.kind, said, entry, spoken.actor, spoken.actor_id, spoken.epoch
+        form.kind, fields, entry, spoken.actor, spoken.actor_id, spoken.epoch
     ), form
 
 

@@ -11,30 +11,30 @@ from kfast.log_replay.wording.values import Partition
 
 def subjects(line: Statement) -> Iterator[tuple[Partition, dict[str, Any]]]:
     """Partitions that a line speaks of, each with what it says of it."""
-    said, kind = line.said, line.kind
+    fields, kind = line.fields, line.kind
     if kind == "all_leaders":
-        yield from ((p, {"record": record}) for p, record in said["leaders"].items())
+        yield from ((p, {"record": record}) for p, record in fields["leaders"].items())
     elif kind == "partition_states":
-        yield from ((p, {"state": state}) for p, state in said["states"].items())
+        yield from ((p, {"state": state}) for p, state in fields["states"].items())
     elif kind == "replica_states":
         grouped: dict[Partition, dict[int, str]] = {}
-        for (topic, number, broker), state in said["states"].items():
+        for (topic, number, broker), state in fields["states"].items():
             grouped.setdefault((topic, number), {})[broker] = state
         yield from ((p, {"states": states}) for p, states in grouped.items())
     elif kind in ("not_preferred", "not_preferred_any"):
         yield from (
-            (p, {"replicas": ids, "preferred": False}) for p, ids in said["partitions"].items()
+            (p, {"replicas": ids, "preferred": False}) for p, ids in fields["partitions"].items()
         )
     elif kind == "election":
-        yield from ((p, said) for p in said["partitions"])
+        yield from ((p, fields) for p in fields["partitions"])
     elif kind == "send_failed":
-        request = said["request"]
+        request = fields["request"]
         yield from (
-            (p, {"record": record, "api": request.api, "broker": said["broker"]})
+            (p, {"record": record, "api": request.api, "broker": fields["broker"]})
             for p, record in request.partitions.items()
         )
     elif kind == "received_dump":
-        received = said["received"]
-        yield received.partition, {**said, "record": received.record}
-    elif "partition" in said:
-        yield said["partition"], said
+        received = fields["received"]
+        yield received.partition, {**fields, "record": received.record}
+    elif "partition" in fields:
+        yield fields["partition"], fields

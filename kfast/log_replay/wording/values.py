@@ -146,23 +146,23 @@ _LIST_NAMES = {
 
 def fields(text: str) -> Record:
     """A record of `name=value` fields: `LeaderAndIsr(leader=1, ...)`, and those of requests."""
-    said: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     members = _ISR_MEMBER.findall(text)
     for name, value in _FIELD.findall(text):
         low = name.lower()
         if low in _FIELD_NAMES and value:
-            said[_FIELD_NAMES[low]] = int(value)
-        elif low in _LIST_NAMES and _LIST_NAMES[low] not in said:
-            said[_LIST_NAMES[low]] = ids(value)
+            fields[_FIELD_NAMES[low]] = int(value)
+        elif low in _LIST_NAMES and _LIST_NAMES[low] not in fields:
+            fields[_LIST_NAMES[low]] = ids(value)
         elif low == "leaderrecoverystate" and value:
-            said["recovery"] = value
+            fields["recovery"] = value
         elif low == "isnew":
-            said["is_new"] = value == "true"
+            fields["is_new"] = value == "true"
     if members:
-        said["isr"] = tuple(int(member) for member in members)
-    if "leader" not in said and "leader_epoch" not in said:
+        fields["isr"] = tuple(int(member) for member in members)
+    if "leader" not in fields and "leader_epoch" not in fields:
         raise ValueError(f"{text[:60]!r} is no leader and ISR")
-    return Record(**said)
+    return Record(**fields)
 
 
 _JSON = {
@@ -172,17 +172,17 @@ _JSON = {
 
 def json_record(text: str) -> Record:
     """A record as old controllers print it: `{"leader":1,"leader_epoch":3,"isr":[1,2]}`."""
-    said: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for key, name in _JSON.items():
         found = re.search(rf'"{key}"\s*:\s*(-?\d+)', text)
         if found:
-            said[name] = int(found[1])
+            fields[name] = int(found[1])
     isr = re.search(r'"isr"\s*:\s*\[([^\]]*)\]', text)
     if isr:
-        said["isr"] = ids(isr[1])
-    if "leader" not in said:
+        fields["isr"] = ids(isr[1])
+    if "leader" not in fields:
         raise ValueError(f"{text[:60]!r} is no leader and ISR")
-    return Record(**said)
+    return Record(**fields)
 
 
 def any_record(text: str) -> Record:
@@ -197,9 +197,9 @@ def assigned(text: str) -> Assigned:
     if "replicas=" not in text:
         return Assigned(ids(text))
     parts = re.split(r",?\s*(replicas|addingReplicas|removingReplicas)=", f", {inside(text)}")
-    said = dict(zip(parts[1::2], map(ids, parts[2::2]), strict=True))
+    fields = dict(zip(parts[1::2], map(ids, parts[2::2]), strict=True))
     return Assigned(
-        said["replicas"], said.get("addingReplicas", ()), said.get("removingReplicas", ())
+        fields["replicas"], fields.get("addingReplicas", ()), fields.get("removingReplicas", ())
     )
 
 
