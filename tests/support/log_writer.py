@@ -239,7 +239,7 @@ class LogWriter:
                 self._send_leader_and_isr(broker, rows)
         brokers = [r["broker_id"] for r in here["update_metadata_brokers"]]
         entries = here["update_metadata"]
-        if brokers or here["transitions"] or here["refusals"]:
+        if brokers or any(here[name] for name in ("requests", "transitions", "refusals")):
             self.say("metadata sum", brokers=self.words.some(brokers, mutable=True), n=len(entries))
         for r in entries:
             self.say("metadata", record=self.words.sent(r, metadata=True),
@@ -511,6 +511,8 @@ class LoggedController:
         else:
             for partition in partitions_of(outcome):
                 log.tell(outcome, only=[partition])
+        if not any("stop followed" in action for action in outcome.actions):
+            log.say("metadata sum", brokers=log.words.some([], mutable=True), n=0)
         log.say("all leaders", leaders=log.leaders())
         return outcome
 

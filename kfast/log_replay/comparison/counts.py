@@ -74,20 +74,23 @@ def _take(
     view: ClusterView, line: Statement, kind: str, fields: Callable[[Any], Any], logged: Any,
     broker: int | None,
 ) -> Any:
-    """What a step sent that a line may be about: the first that says the same, else the first."""
+    """What a step sent that a line may be about: the first that says the same, else the first.
+
+    An event is over when the next begins, so a later line is of the latest, if that sent the same.
+    """
     free: list[tuple[Any, Any]] = []
     for ran in view.window(line.entry.time):
-        some = [
-            (fields(sending), (kind, broker, ran.event.number, sending.step))
-            for sending in ran.sendings
+        untaken = [
+            (value, key) for value, key in (
+                (fields(sending), (kind, broker, ran.event.number, sending.step))
+                for sending in ran.sendings
+            ) if value is not None and key not in view.taken
         ]
-        free[:0] = [(value, key) for value, key in some
-                    if value is not None and key not in view.taken]
-    for value, key in free:
-        if value == logged:
-            view.taken.add(key)
-            return value
-    for value, key in free:
+        free[:0] = untaken
+        if line.entry.time > ran.event.time and logged in (value for value, _ in untaken):
+            break
+    equal = [(value, key) for value, key in free if value == logged]
+    for value, key in (equal or free)[:1]:
         view.taken.add(key)
         return value
     return None

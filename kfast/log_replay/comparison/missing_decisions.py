@@ -179,11 +179,10 @@ def _due(ran: Ran, simulation: Simulation) -> Iterator[Due]:
         yield Due(item.step * ITEMS + order, kind, _texts(name, item), alternatives)
     for sending in ran.sendings:
         at, step = (sending.step + 1) * ITEMS, (ran.event.number, sending.step)
-        if sending.recipients:
-            yield Due(at, "sent_update_metadata", (
-                "UpdateMetadata request", "cluster",
-                f"{sending.n_partitions} partitions to brokers {shown(sending.recipients)}",
-            ), requests=[("update_metadata", None, *step)])
+        yield Due(at, "sent_update_metadata", (
+            "UpdateMetadata request", "cluster",
+            f"{sending.n_partitions} partitions to brokers {shown(sending.recipients)}",
+        ), requests=[("update_metadata", None, *step)])
         for broker, (leads, follows) in sending.leads.items():
             yield Due(at, "sent_leader_and_isr", (
                 "LeaderAndIsr request", f"broker {broker}", f"{leads} to lead, {follows} to follow",

@@ -313,7 +313,10 @@ def _value(value: Any) -> Any:
 
 
 def sendings_of(outcome: Outcome, first: int) -> list[Sending]:
-    """What each step sent, step by step from a number on; also steps that sent nothing."""
+    """Batch of each step from a number on: also an empty one, of transitions that ask nobody.
+
+    A step without a partition or replica to move has no batch.
+    """
     found = [Sending(first + step) for step in range(len(outcome.actions))]
     for row in outcome.requests.to_pylist():
         sending, broker = found[row["step"]], row["broker_id"]
@@ -329,4 +332,8 @@ def sendings_of(outcome: Outcome, first: int) -> list[Sending]:
         found[row["step"]].n_partitions += 1
     for row in outcome.update_metadata_brokers.to_pylist():
         found[row["step"]].recipients = (*found[row["step"]].recipients, row["broker_id"])
-    return found
+    moved = {
+        first + step for table in (outcome.transitions, outcome.refusals)
+        for step in table.column("step").to_pylist()
+    }
+    return [sending for sending in found if sending.asked or sending.step in moved]

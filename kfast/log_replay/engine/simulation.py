@@ -415,6 +415,7 @@ class Simulation:
         self.note_writes()
         self._configure()
         sendings: list[Sending] = []
+        first = 0
         new: list[tuple[int, Item]] = []
         epoch = event.term.epoch if event.term.epoch is not None else -1
         for outcome in outcomes:
@@ -428,10 +429,10 @@ class Simulation:
                 outcome, places, self.records_before, epoch, self._leaders(),
                 tells_all=not self.controller.profile.has_broker_epochs,
             )
-            first = len(sendings)
             new += [(row, Item(event, first + step, event.time, key, fields))
                     for row, key, step, fields in made]
             sendings += sendings_of(outcome, first)
+            first += len(outcome.actions)
         for row, item in new:
             self.items.setdefault(row, RowItems()).add(item)
         if event.kind == "shutdown" and outcomes and not any(
@@ -439,7 +440,7 @@ class Simulation:
         ):
             # The controller's own batch is sent even when nothing is followed (section 6.3,
             # step 7).
-            sendings.append(Sending(len(sendings)))
+            sendings.append(Sending(first))
         if event.kind == "resume":
             self.heard.clear()
         for sending in sendings:
