@@ -213,7 +213,7 @@ class MetadataReplayer:
             else:
                 predicted = examined.predicted.get(place)
                 self._note(change, step.cause, CONTRADICTED, predicted=predicted)
-            self._note_effect(row, change, examined.leaders[place])
+            self._note_effect(row, change, examined, place)
 
     def _note_missing(
         self, missing: Mapping[int, Prediction], step: Step, marker: LoggedRecord
@@ -239,7 +239,7 @@ class MetadataReplayer:
                 verdict = ADOPTED if request.reason else PREDICTED
                 self._note(change, cause, verdict, request.reason)
             row = self.timeline.begin(cause, WORDS[cause], change.time_ms)
-            self._note_effect(row, change, examined.leaders[place])
+            self._note_effect(row, change, examined, place)
 
     def _note(
         self, change: Change, cause: str, verdict: str, reason: str = "",
@@ -250,13 +250,21 @@ class MetadataReplayer:
             (v.CHANGE, cause, verdict, reason), change.record, predicted,
         )
 
-    def _note_effect(self, row: Row, change: Change, leader: int) -> None:
+    def _note_effect(self, row: Row, change: Change, examined: Examined, place: int) -> None:
         """Take down in the timeline what a change did."""
         row.transitions += 1
         name, record = self.simulation.name(change.row), change.record
         row.isr_changes += record.isr is not None
         if record.leader is not None:
-            self.timeline.note_leader(row, name, change.time_ms, leader, record.leader)
+            self.timeline.note_leader(
+                row, name, change.time_ms, examined.leaders[place], record.leader
+            )
+        if place in examined.unclean:
+            before = examined.unclean[place]
+            self.timeline.note_unclean(name, change.time_ms, {
+                "isr_before": before.isr, "leader": record.leader,
+                "leader_epoch": before.leader_epoch + 1,
+            })
         if record.adding_replicas or record.removing_replicas:
             self.timeline.reassigned.begin(name, change.time_ms)
         elif record.adding_replicas is not None or record.removing_replicas is not None:

@@ -52,6 +52,8 @@ class Examined:
     changes : list of Change
     leaders : list of int
         Leaders before each change, broker ids.
+    unclean : dict
+        By place, of elections outside ISR and ELR: the partition before.
     fits : list of list of bool
         For each step: whether it gives the change.
     requests : list of Request or None
@@ -62,6 +64,7 @@ class Examined:
 
     changes: list[Change]
     leaders: list[int] = field(default_factory=list)
+    unclean: dict[int, PartitionRegistration] = field(default_factory=dict)
     fits: list[list[bool]] = field(default_factory=list)
     requests: list[Request | None] = field(default_factory=list)
     predicted: dict[int, PartitionChangeRecord | None] = field(default_factory=dict)
@@ -161,6 +164,11 @@ class Examiner:
             self.before.setdefault(row, []).insert(0, now)
             self.offline[row] = self._offline(row, now)
         examined.leaders += self.simulation.leaders(rows)
+        for place, change in enumerate(changes[: len(rows)], begin):
+            if change.record.leader is not None and change.record.leader >= 0:
+                before = self.simulation.registration(change.row)
+                if _is_unclean(before, change.record):
+                    examined.unclean[place] = before
         self.simulation.apply_part(part)
         self.changed.update(rows)
         return len(rows)
@@ -256,3 +264,13 @@ def distinct_rows(changes: Sequence[Change]) -> Iterator[tuple[int, int]]:
         seen.add(change.row)
     if begin < len(changes):
         yield begin, len(changes)
+
+
+def _is_unclean(before: PartitionRegistration, record: PartitionChangeRecord) -> bool:
+    """Whether a leader is elected that was neither in the ISR nor in the ELR.
+
+    The record that ends a reassignment may add a replica to the ISR and let it lead at once.
+
+    Source: docs/kraft.md, section 3.
+    """
+    return record.replicas is None and record.leader not in (*before.isr, *before.elr)

@@ -122,7 +122,9 @@ class Timeline:
         self, event: str, what: str, time: int, n: int = 1, *, inferred: bool = False
     ) -> Row:
         """The row of an event: a new one, or the last where the same goes on."""
-        row = self.rows[-1] if self.rows else None
+        row = next(
+            (row for row in reversed(self.rows) if row.event != UNCLEAN_ELECTION), None
+        )
         if row is None or row.event != event or event not in self.merged or (
             row.time // MERGED_MS != time // MERGED_MS
         ):

@@ -240,6 +240,13 @@ def test_a_setting_of_the_controllers_file_is_found(tmp_path):
     found = kfast.replay_metadata(tmp_path)
     assert found.settings == {"unclean.leader.election.enable": "true"}
     assert not found.contradictions
+    elections = [
+        row["what"] for row in found.timeline.to_pylist() if row["event"] == "unclean election"
+    ]
+    assert [what.partition(";")[0] for what in elections] == [
+        "orders-0: unclean election of broker 2, ISR was 1, leader epoch 0 to 1",
+        "orders-0: unclean election of broker 3, ISR was 2, leader epoch 1 to 2",
+    ]
     assert "is assumed to say unclean.leader.election.enable=true" in found.notes[-1]
 
 

@@ -15,8 +15,6 @@ from kfast.log_replay import Replay, replay
 from tests.support.cli_run import ROOT
 from tests.support.replay_story import write_logs
 
-pytestmark = pytest.mark.kernels
-
 FOLDERS = (
     "zk-3.3-one-broker", "zk-2.7-failover-while-deleting", "zk-3.5-topics-made-again",
     "zk-3.0-three-brokers", "zk-3.1-topics-come-and-go", "zk-2.8-two-brokers",
