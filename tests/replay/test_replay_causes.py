@@ -38,6 +38,15 @@ ENDS = """\
 [2021-05-01 10:01:00,021] INFO [Controller id=1] Leader 1 for partition a-0 being reassigned, is \
 already in the new list of replicas 1 and is alive (kafka.controller.KafkaController)
 """
+STORED = """\
+[2021-05-01 10:01:00,001] INFO [Controller id=1] Successfully updated assignment of partition \
+a-0 to ReplicaAssignment(replicas=3,1,2, addingReplicas=3, removingReplicas=2) \
+(kafka.controller.KafkaController)
+"""
+RAISED = """\
+[2021-05-01 10:0{minute}:00,005] INFO [Controller id=1] Updated leader epoch for partition a-0 to \
+{minute}, zkVersion={minute} (kafka.controller.KafkaController)
+"""
 LED = """\
 [2021-05-01 10:0{minute}:00,001] TRACE [Controller id=1 epoch=4] Changed partition a-0 from \
 {before}Partition to OnlinePartition with state LeaderAndIsr(leader={leader}, \
@@ -65,6 +74,19 @@ def test_a_reassignment_that_only_ends_is_an_event_once(tmp_path, begun):
     events = write_script(statements, find_terms(statements)[0])
     assert [event.fields["targets"] for event in events if event.kind == "reassign"] == [
         {("a", 0): (1,)}
+    ]
+
+
+@pytest.mark.parametrize("minutes", [(1,), (1, 2), (1, 2, 3)])
+def test_a_reassignment_to_the_target_that_there_is_only_raises_the_leader_epoch(
+    tmp_path, minutes
+):
+    """Nothing changes that could be stored, so no line has the assignment again."""
+    lines = "".join(RAISED.format(minute=minute) for minute in minutes)
+    statements = statements_of(tmp_path, READY + STORED + lines)
+    events = write_script(statements, find_terms(statements)[0])
+    assert [event.fields["targets"] for event in events if event.kind == "reassign"] == [
+        {("a", 0): (3, 1)} for _ in minutes
     ]
 
 

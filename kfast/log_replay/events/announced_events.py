@@ -54,6 +54,8 @@ class _Writer:
         self.events: list[LogEvent] = []
         self.guess = Guesser(statements, term, set(first_registered(statements, term) or ()))
         self.moving: set[Partition] = set()
+        self.assigned: dict[Partition, Assigned] = {}
+        self.raises_epoch: set[Partition] = set()
         self.unanswered: list[tuple[int, int]] = []
         self.restarts = [
             statements[n].entry.time for n in term.statements
@@ -83,6 +85,7 @@ class _Writer:
             statement = self.statements[number]
             if statement.kind in ("caught_up", "assignment_updating"):
                 self.moving.add(statement.fields["partition"])
+            self._note_assignment(statement)
             if statement.kind in OPENING:
                 self._failover(number)
             elif statement.kind in MARKS:
@@ -103,6 +106,8 @@ class _Writer:
                     self.moving.discard(statement.fields["partition"])
             elif statement.kind in moves:
                 self._reassign(number, statement)
+            elif statement.kind == "epoch_updated" and "reassign" not in kinds:
+                self._reassign_again(number, statement.fields["partition"])
 
     def _with_trigger(self, fields: dict[str, Any], statement: Statement) -> dict[str, Any]:
         """Up to 2.3 an election does not say its trigger: the check that it follows right away."""
@@ -188,16 +193,46 @@ class _Writer:
 
     def _reassign_at_once(self, number: int, statement: Statement) -> None:
         """From 2.4 on no line announces a reassignment to the replicas there are: it only ends."""
-        partition, last = statement.fields["partition"], self.events[-1] if self.events else None
-        resumes = last is not None and last.kind in ("failover", "brokers") and (
-            statement.entry.time - last.time < COVERED_MS
-        )
-        if resumes or partition in self.moving or "replicas" not in statement.fields:
+        partition = statement.fields["partition"]
+        if self._resumes(statement) or partition in self.moving or (
+            "replicas" not in statement.fields
+        ):
             return
         self.moving.add(partition)
         self._add("reassign", number, {
             "targets": {partition: statement.fields["replicas"]}, "waits": False,
         })
+
+    def _resumes(self, statement: Statement) -> bool:
+        """Whether a failover, or brokers that are back, may have a reassignment go on."""
+        last = self.events[-1] if self.events else None
+        return last is not None and last.kind in ("failover", "brokers") and (
+            statement.entry.time - last.time < COVERED_MS
+        )
+
+    def _note_assignment(self, statement: Statement) -> None:
+        """Keep up assignments, and whose leader epoch a reassignment is about to raise."""
+        fields, kind = statement.fields, statement.kind
+        if kind in ("assignment_updating", "assignment_stored", "sent_reassignment"):
+            assigned = fields.get("after") or fields.get("assignment")
+            if assigned is not None:
+                self.assigned[fields["partition"]] = assigned
+        if kind in ("assignment_updating", "assignment_stored", "reassign_leader"):
+            self.raises_epoch.add(fields["partition"])
+
+    def _reassign_again(self, number: int, partition: Partition) -> None:
+        """A reassignment to the target that there is: the leader epoch rises, no more is stored.
+
+        Source: KafkaController.scala, `updateCurrentReassignment`, `onPartitionReassignment`.
+        """
+        assigned = self.assigned.get(partition)
+        if partition in self.raises_epoch:
+            self.raises_epoch.discard(partition)
+        elif assigned is not None and assigned.adding and not self._resumes(
+            self.statements[number]
+        ):
+            target = tuple(b for b in assigned.replicas if b not in assigned.removing)
+            self._add("reassign", number, {"targets": {partition: target}, "waits": True})
 
     def _deletions(self) -> list[tuple[int, int]]:
         """When topics were being deleted, in a term whose log does not show brokers' answers."""
