@@ -47,6 +47,31 @@ RAISED = """\
 [2021-05-01 10:0{minute}:00,005] INFO [Controller id=1] Updated leader epoch for partition a-0 to \
 {minute}, zkVersion={minute} (kafka.controller.KafkaController)
 """
+DELETING = """\
+[2021-05-01 10:01:00,001] INFO [Controller id=1] Starting topic deletion for topics a \
+(kafka.controller.KafkaController)
+"""
+STOPPED = """\
+[2021-05-01 10:01:00,00{ms}] INFO [Controller id=1 epoch=4] Sending UpdateMetadata request to \
+brokers HashSet() for 0 partitions (state.change.logger)
+[2021-05-01 10:01:00,00{ms}] TRACE [Controller id=1 epoch=4] Sending StopReplica request \
+StopReplicaPartitionState(partitionIndex=0, leaderEpoch=-2, deletePartition={delete}) to broker 2 \
+for partition a-0 (state.change.logger)
+[2021-05-01 10:01:00,00{ms}] INFO [Controller id=1 epoch=4] Sending StopReplica request for 1 \
+replicas to broker 2 (state.change.logger)
+"""
+ANSWERED = """\
+[2021-05-01 10:01:00,00{ms}] TRACE [Controller id=1 epoch=4] Received response \
+StopReplicaResponseData(errorCode=0, partitionErrors=[StopReplicaPartitionError(topicName='a', \
+partitionIndex=0, errorCode={code})]) for request STOP_REPLICA with correlation id {ms} sent to \
+broker localhost:9092 (id: 2 rack: b) (state.change.logger)
+"""
+DELETED = """\
+[2021-05-01 10:01:00,008] TRACE [Controller id=1 epoch=4] Changed state of replica 2 for partition \
+a-0 from ReplicaDeletionStarted to ReplicaDeletionSuccessful (state.change.logger)
+[2021-05-01 10:01:00,008] INFO [Controller id=1 epoch=4] Sending UpdateMetadata request to \
+brokers HashSet() for 0 partitions (state.change.logger)
+"""
 LED = """\
 [2021-05-01 10:0{minute}:00,001] TRACE [Controller id=1 epoch=4] Changed partition a-0 from \
 {before}Partition to OnlinePartition with state LeaderAndIsr(leader={leader}, \
@@ -87,6 +112,17 @@ def test_a_reassignment_to_the_target_that_there_is_only_raises_the_leader_epoch
     events = write_script(statements, find_terms(statements)[0])
     assert [event.fields["targets"] for event in events if event.kind == "reassign"] == [
         {("a", 0): (3, 1)} for _ in minutes
+    ]
+
+
+def test_answers_name_the_replicas_that_brokers_deleted(tmp_path):
+    """What stops before it is deleted is answered alike; each broker answers in order."""
+    lines = STOPPED.format(ms=2, delete="false") + STOPPED.format(ms=3, delete="true")
+    lines += "".join(ANSWERED.format(ms=ms, code=0) for ms in (4, 5)) + DELETED
+    statements = statements_of(tmp_path, READY + DELETING, lines)
+    events = write_script(statements, find_terms(statements)[0])
+    assert [(event.fields, event.at) for event in events if event.kind == "deleted"] == [
+        ({"broker": 2, "failures": {("a", 0, 2): False}}, len(statements) - 2)
     ]
 
 

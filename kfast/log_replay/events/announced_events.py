@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from kfast.log_replay.events.batches import Batch, split_batches
+from kfast.log_replay.events.deletion_answers import Answer, read_answers, take_answer
 from kfast.log_replay.events.events import (
     BALANCE_MS,
     CLAIM_MS,
@@ -57,6 +58,7 @@ class _Writer:
         self.assigned: dict[Partition, Assigned] = {}
         self.raises_epoch: set[Partition] = set()
         self.unanswered: list[tuple[int, int]] = []
+        self.answers: list[Answer] = []
         self.restarts = [
             statements[n].entry.time for n in term.statements
             if statements[n].kind == "deletion_started"
@@ -77,7 +79,8 @@ class _Writer:
             for entry in (self.statements[n].entry for n in self.term.statements)
         )
         if terse and not answers and "replicas_deleted" not in kinds:
-            self.unanswered = self._deletions()
+            self.answers = read_answers(self.statements, self.term.statements)
+            self.unanswered = [] if self.answers else self._deletions()
         moves = {"assignment_updating", "reassign"}
         if terse and not kinds & moves:  # They are below the log's level: what was stored tells.
             moves = {"assignment_stored"}
@@ -283,6 +286,14 @@ class _Writer:
                 current = marks[at]
                 self.guess.apply(current)
                 at += 1
+            answer = take_answer(self.answers, self.statements, batch)
+            if answer is not None:
+                current = LogEvent("deleted", batch.time, batch.statements[0], {
+                    "broker": answer.broker, "failures": answer.failures,
+                }, self.term)
+                self.events.append(current)
+                self._give(current, batch)
+                continue
             if current is not None and self._is_answer(current, batch):
                 current = LogEvent("deleted", batch.time, batch.statements[0],
                                 {"broker": None, "next": True}, self.term, inferred=True)

@@ -35,6 +35,7 @@ TYPES: dict[str, tuple[str, Callable[[str], Any] | None]] = {
     "replica_states": (r"\w*\(.*\)", values.replica_states),
     "replicas": (r".*?", values.replicas),
     "errors": (r"\w*\(.*\)", values.errors),
+    "error_codes": (r"\[.*\]", values.error_codes),
     "partition_states": (r"\w*\(.*\)", values.partition_states),
     "assignments": (r".*", values.assignments),
     "dump": (r".*", values.request),

@@ -69,6 +69,9 @@ REQUESTS = (
     Form("sent_reassignment", "Sent LeaderAndIsr request {record:any_record} with new assigned "
          "replica list {replicas:ids} to leader {leader:int} for partition being reassigned "
          "{partition:partition}", "", "2.3"),
+    Form("stop_answered", "Received response StopReplicaResponseData(errorCode={error:int}, "
+         "partitionErrors={errors:error_codes}) for request STOP_REPLICA with correlation id "
+         "{:int} sent to broker {:text} (id: {broker:int} rack: {:rest}"),
     Form(NO_FACTS, "Received response {:rest}"),
     Form(NO_FACTS, "Received error {:rest}"),
     Form(NO_FACTS, "Failed to send LeaderAndIsr request {:rest}"),

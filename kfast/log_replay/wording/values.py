@@ -22,6 +22,7 @@ _FIELD = re.compile(
 )
 _ISR_MEMBER = re.compile(r"brokerId=(-?\d+)")
 _REPLICA = re.compile(r"\[Topic=([\w.-]+),\s*Partition=(\d+),\s*Replica=(\d+)\]")
+_ERROR_CODE = re.compile(r"topicName='([\w.-]+)', partitionIndex=(\d+), errorCode=(-?\d+)")
 
 
 class Record(NamedTuple):
@@ -120,6 +121,11 @@ def pairs(text: str) -> Iterator[tuple[str, str]]:
 def errors(text: str) -> dict[Partition, str]:
     """Error of each partition in an answer: `Map(t-0 -> NONE, ...)`."""
     return {partition(key): error for key, error in pairs(text)}
+
+
+def error_codes(text: str) -> dict[Partition, int]:
+    """`[StopReplicaPartitionError(topicName='t', partitionIndex=0, errorCode=0), ...]`."""
+    return {(t, int(p)): int(code) for t, p, code in _ERROR_CODE.findall(text)}
 
 
 def record(text: str) -> Record:

@@ -1,0 +1,71 @@
+"""Answers of brokers that were asked to delete replicas, as traces of requests name them.
+
+Source: ControllerChannelManager.scala, `sendStopReplicaRequests`: a broker answers its requests in
+the order in which they were sent, and only what was to be deleted, of queued topics, is handled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kfast.log_replay.events.batches import Batch
+from kfast.log_replay.events.events import TIE_MS
+from kfast.log_replay.wording.forms import Statement
+from kfast.log_replay.wording.values import Partition
+
+
+@dataclass
+class Answer:
+    """An answer: when the controller received it, and which replicas could not be deleted."""
+
+    time: int
+    broker: int
+    failures: dict[tuple[str, int, int], bool]
+
+
+def read_answers(statements: Sequence[Statement], numbers: Sequence[int]) -> list[Answer]:
+    """Answers of a term about replicas of topics that are queued for deletion."""
+    found: list[Answer] = []
+    queued: set[str] = set()
+    traced: dict[int, dict[Partition, bool]] = {}
+    sent: dict[int, list[dict[Partition, bool]]] = {}
+    for number in numbers:
+        statement = statements[number]
+        fields, kind = statement.fields, statement.kind
+        if kind in ("delete_topics", "topics_to_delete", "deletion_handled"):
+            queued.update(fields["topics"])
+        elif kind == "sent_stop_replica_partition" and "delete" in fields:
+            traced.setdefault(fields["broker"], {})[fields["partition"]] = fields["delete"]
+        elif kind == "sent_stop_replica" and fields["broker"] in traced:
+            sent.setdefault(fields["broker"], []).append(traced.pop(fields["broker"]))
+        elif kind == "stop_answered":
+            broker, errors = fields["broker"], fields["errors"]
+            requests = sent.get(broker, [])
+            while requests and requests[0].keys() != errors.keys():
+                del requests[0]
+            deletes = requests.pop(0) if requests else {}
+            failures = {
+                (*partition, broker): bool(fields["error"] or errors[partition])
+                for partition, delete in deletes.items() if delete and partition[0] in queued
+            }
+            if failures:
+                found.append(Answer(statement.entry.time, broker, failures))
+    return found
+
+
+def take_answer(
+    answers: list[Answer], statements: Sequence[Statement], batch: Batch
+) -> Answer | None:
+    """The first answer that a batch may handle, if it does nothing but end deletions."""
+    lines = [statements[number] for number in batch.statements]
+    moved = [line.fields for line in lines if line.kind == "replica_moved"]
+    if not moved or batch.n_partitions or batch.kinds - {"replica_moved", "sent_update_metadata"}:
+        return None
+    if any(fields["before"] != "ReplicaDeletionStarted" for fields in moved):
+        return None
+    brokers = {fields["replica"] for fields in moved}
+    for at, answer in enumerate(answers):
+        if answer.time <= batch.time + TIE_MS and brokers == {answer.broker}:
+            return answers.pop(at)
+    return None
