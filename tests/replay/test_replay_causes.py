@@ -16,6 +16,7 @@ from kfast.log_replay.events.announced_events import write_script
 from kfast.log_replay.events.events import LogEvent
 from kfast.log_replay.events.unclean_topics import unclean_topics
 from kfast.log_replay.log_files import read_logs
+from kfast.log_replay.lookahead.isr_changes import name_isr_changes
 from kfast.log_replay.lookahead.last_isr_members import note_survivors
 from kfast.log_replay.report.replay import replay
 from kfast.log_replay.steps import Steps
@@ -77,6 +78,26 @@ LED = """\
 {before}Partition to OnlinePartition with state LeaderAndIsr(leader={leader}, \
 leaderEpoch={epoch}, isr=List({leader}), zkVersion={version}) (state.change.logger)
 """
+ELECTED = """\
+[2021-05-01 10:00:00,000] INFO [Controller id=1] 1 successfully elected as the controller. Epoch \
+incremented to 4 and epoch zk version is now 4 (kafka.controller.KafkaController)
+"""
+SCHEDULES = """\
+[2021-05-01 10:00:00,002] INFO [Controller id=1] Starting the controller scheduler \
+(kafka.controller.KafkaController)
+"""
+ANNOUNCED = """\
+[2021-05-01 10:00:00,001] INFO [Controller id=1 epoch=4] Sending UpdateMetadata request to \
+brokers HashSet(1, 2) for 2 partitions (state.change.logger)
+[2021-05-01 10:00:00,009] INFO [Controller id=1 epoch=4] Sending UpdateMetadata request to \
+brokers HashSet(1, 2) for 2 partitions (state.change.logger)
+"""
+CACHED = """\
+[2021-05-01 10:00:00,010] TRACE [Broker id=2] Cached leader info UpdateMetadataPartitionState(\
+topicName='{topic}', partitionIndex=0, controllerEpoch=4, leader=1, leaderEpoch=4, isr=[{isr}], \
+zkVersion={version}, replicas=[1, 2], offlineReplicas=[]) for partition {topic}-0 in response to \
+UpdateMetadata request sent by controller 1 epoch 4 with correlation id 7 (state.change.logger)
+"""
 LEADERLESS = """\
 [2021-05-01 10:00:1{second},001] TRACE [Controller id=1 epoch=4] Sending UpdateMetadata request \
 UpdateMetadataPartitionState(topicName='t', partitionIndex=0, controllerEpoch=4, leader=-1, \
@@ -124,6 +145,21 @@ def test_answers_name_the_replicas_that_brokers_deleted(tmp_path):
     assert [(event.fields, event.at) for event in events if event.kind == "deleted"] == [
         ({"broker": 2, "failures": {("a", 0, 2): False}}, len(statements) - 2)
     ]
+
+
+def test_isr_changes_go_out_with_what_was_refused_after_an_election_is_over(tmp_path):
+    """A controller has started its scheduler at the end; all of a request's partitions go out."""
+    led = LED.format(minute=0, before="Offline", leader=1, epoch=4, version=4)
+    statements = statements_of(
+        tmp_path, ELECTED + READY + SCHEDULES, led + led.replace("a-0", "b-0") + ANNOUNCED
+        + CACHED.format(topic="a", isr="1, 2", version=5)
+        + CACHED.format(topic="b", isr="1", version=4),
+    )
+    events = write_script(statements, find_terms(statements)[0])
+    name_isr_changes(statements, range(len(statements)), events)
+    assert [event.kind for event in events] == ["failover", "isr"]
+    assert events[1].fields["updates"] == {("a", 0): ((1, 2), 5)}
+    assert events[1].fields["unchanged"] == (("b", 0),)
 
 
 @pytest.mark.parametrize(("version", "found"), [(5, {"a"}), (6, set())])

@@ -152,12 +152,16 @@ def _is_notified(simulation: Simulation, event: LogEvent) -> bool:
 
 
 def _wanted(simulation: Simulation, event: LogEvent) -> dict[int, tuple[Any, int | None]]:
-    """ISR and version that each row is to have; None where no line says it."""
+    """ISR and version that each row is to have; None where no line says it.
+
+    What is refused, or was written before, has the effect of a proposal of the ISR that there is.
+    """
     updates = event.fields.get("updates", {})
+    unchanged = event.fields.get("unchanged", ())
     return {
-        row: updates.get(partition, (None, None))
+        row: (record.isr, None) if partition in unchanged else updates.get(partition, (None, None))
         for partition in event.fields["partitions"] for row in simulation.rows_of(partition)
-        if simulation.state.leadership(row) is not None
+        if (record := simulation.state.leadership(row)) is not None
     }
 
 

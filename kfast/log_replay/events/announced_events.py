@@ -59,6 +59,7 @@ class _Writer:
         self.raises_epoch: set[Partition] = set()
         self.unanswered: list[tuple[int, int]] = []
         self.answers: list[Answer] = []
+        self.elected_until: int | None = None
         self.restarts = [
             statements[n].entry.time for n in term.statements
             if statements[n].kind == "deletion_started"
@@ -91,6 +92,8 @@ class _Writer:
             self._note_assignment(statement)
             if statement.kind in OPENING:
                 self._failover(number)
+            elif statement.kind == "scheduler_started":
+                self.elected_until = statement.entry.time
             elif statement.kind in MARKS:
                 made = MARKS[statement.kind](statement)
                 if made is not None:
@@ -437,4 +440,6 @@ class _Writer:
             ends = 1 if event.kind == "caught_up" else len(event.fields["targets"])
             announced = sum(self.guess.is_lone_isr(b) for b in event.batches)
             return announced < ends and not event.fields.get("waits")
+        if event.kind == "failover" and self.elected_until is not None:
+            return batch.time <= self.elected_until
         return event.kind in ("delete", "deleted", "failover", "resume")

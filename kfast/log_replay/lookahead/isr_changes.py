@@ -3,7 +3,8 @@
 From 3.3 on a controller logs that it sent all brokers so many partitions, and not which ones. A
 broker that traces UpdateMetadata names them, with their records. Every write of a controller raises
 the leader epoch of a record, so one that follows another with the same leader and leader epoch, and
-another ISR, is its leader's. It is put where the controller announced a request of as many
+another ISR, is its leader's. A proposal that is refused, or that changes nothing, goes out with the
+others of its request. It is put where the controller announced a request of as many
 partitions, after what the record follows and before the first line that names it or a later one.
 
 Most lines decide what a record was, so one that differs from the others is contradicted.
@@ -89,26 +90,35 @@ def name_isr_changes(
             if (life, version) not in placed and (life[0], version) not in announced
             and _is_leaders(histories[life], version)
         }
-        if not changed or len(changed) < len(request.versions):
+        if not changed:
             continue
+        unchanged = {
+            life: version for life, version in request.versions.items() if life not in changed
+        }
         since, until = _bounds(histories, changed, placed, request.number)
+        since = max([since, *(placed.get(at, histories[at[0]][at[1]].number)
+                              for at in unchanged.items())])
         between = range(bisect.bisect_right(places, since), bisect.bisect_right(places, until))
-        at = next((at for at in between if unnamed[at].fields["n"] == len(changed)), None)
+        n = len(request.versions)
+        at = next((at for at in between if unnamed[at].fields["n"] == n), None)
         if at is None:
             continue
         event = unnamed.pop(at)
         placed.update(dict.fromkeys(changed.items(), places.pop(at)))
         _name(event, {life[0]: histories[life][version] for life, version in changed.items()},
-              {life[0]: version for life, version in changed.items()})
+              {life[0]: version for life, version in changed.items()},
+              tuple(partition for partition, _ in unchanged))
 
 
 def _name(
-    event: LogEvent, changed: dict[Partition, Mentions], versions: dict[Partition, int]
+    event: LogEvent, changed: dict[Partition, Mentions], versions: dict[Partition, int],
+    unchanged: tuple[Partition, ...],
 ) -> None:
     """Make an event one whose partitions are known."""
     event.kind = "isr"
     event.fields = {
-        "partitions": tuple(changed),
+        "partitions": (*changed, *unchanged),
+        "unchanged": unchanged,
         "updates": {p: (tuple(sorted(mentions.content.isr)), versions[p])
                     for p, mentions in changed.items()},
         "named_by": {p: mentions.number for p, mentions in changed.items()},

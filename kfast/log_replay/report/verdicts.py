@@ -61,7 +61,7 @@ SILENT = frozenset({
     "deletion_done", "deletion_failed", "deletion_halted", "topics_to_delete", "reassign",
     "caught_up", "not_caught_up", "reassign_resumed", "delete_unknown", "delete_disabled",
     "assignment_updating", "assignment_stored", "epoch_read", "isr_record_skipped",
-    "elects_unclean", "stop_answered",
+    "elects_unclean", "stop_answered", "scheduler_started",
 })
 """Kinds of lines that announce events: what they say is what is replayed."""
 

@@ -27,6 +27,8 @@ ELECTION = (
     Form("ready", "Broker {controller:int} is ready to serve as the new controller with epoch "
          "{controller_epoch:int}", "", "0.11"),
     Form("ready", "Ready to serve as the new controller with epoch {controller_epoch:int}", "1.0"),
+    Form("scheduler_started", "Starting the controller scheduler"),
+    Form("scheduler_started", "starting the controller scheduler"),
     Form("other_elected", "Broker {controller:int} has been elected as the controller, so stopping "
          "the election process.", "0.11"),
     Form("other_elected", "Broker {controller:int} was elected as controller instead of broker "
@@ -207,8 +209,7 @@ FIXED_MESSAGES = (
     "Initializing topic deletion manager", "Sending update metadata request",
     "Initializing replica state", "Triggering online replica state changes",
     "Triggering offline replica state changes", "Initializing partition state",
-    "Triggering online partition state changes", "Starting the controller scheduler",
-    "starting the controller scheduler", "starting the partition rebalance scheduler",
+    "Triggering online partition state changes", "starting the partition rebalance scheduler",
     "starting the token expiry check scheduler", "Stopped partition state machine",
     "Stopped replica state machine", "Controller startup complete",
     "Reading controller epoch from ZooKeeper", "Incrementing controller epoch in ZooKeeper",
