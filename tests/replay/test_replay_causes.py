@@ -96,7 +96,8 @@ CACHED = """\
 [2021-05-01 10:00:00,010] TRACE [Broker id=2] Cached leader info UpdateMetadataPartitionState(\
 topicName='{topic}', partitionIndex=0, controllerEpoch=4, leader=1, leaderEpoch=4, isr=[{isr}], \
 zkVersion={version}, replicas=[1, 2], offlineReplicas=[]) for partition {topic}-0 in response to \
-UpdateMetadata request sent by controller 1 epoch 4 with correlation id 7 (state.change.logger)
+UpdateMetadata request sent by controller 1 epoch {epoch} with correlation id 7 \
+(state.change.logger)
 """
 LEADERLESS = """\
 [2021-05-01 10:00:1{second},001] TRACE [Controller id=1 epoch=4] Sending UpdateMetadata request \
@@ -147,16 +148,20 @@ def test_answers_name_the_replicas_that_brokers_deleted(tmp_path):
     ]
 
 
-def test_isr_changes_go_out_with_what_was_refused_after_an_election_is_over(tmp_path):
-    """A controller has started its scheduler at the end; all of a request's partitions go out."""
+@pytest.mark.parametrize("epoch", [4, 5])
+def test_isr_changes_go_out_with_what_was_refused_after_an_election_is_over(tmp_path, epoch):
+    """A controller has started its scheduler at the end; all of its request's partitions go out."""
     led = LED.format(minute=0, before="Offline", leader=1, epoch=4, version=4)
     statements = statements_of(
         tmp_path, ELECTED + READY + SCHEDULES, led + led.replace("a-0", "b-0") + ANNOUNCED
-        + CACHED.format(topic="a", isr="1, 2", version=5)
-        + CACHED.format(topic="b", isr="1", version=4),
+        + CACHED.format(topic="a", isr="1, 2", version=5, epoch=epoch)
+        + CACHED.format(topic="b", isr="1", version=4, epoch=epoch),
     )
     events = write_script(statements, find_terms(statements)[0])
     name_isr_changes(statements, range(len(statements)), events)
+    if epoch != 4:
+        assert [event.kind for event in events] == ["failover", "hidden_isr"]
+        return
     assert [event.kind for event in events] == ["failover", "isr"]
     assert events[1].fields["updates"] == {("a", 0): ((1, 2), 5)}
     assert events[1].fields["unchanged"] == (("b", 0),)

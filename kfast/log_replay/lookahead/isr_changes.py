@@ -64,6 +64,7 @@ class Request:
     """An UpdateMetadata request as one broker took it in: its first line, and its records."""
 
     number: int
+    controller_epoch: int
     versions: dict[Life, int] = field(default_factory=dict)
 
 
@@ -100,7 +101,8 @@ def name_isr_changes(
                               for at in unchanged.items())])
         between = range(bisect.bisect_right(places, since), bisect.bisect_right(places, until))
         n = len(request.versions)
-        at = next((at for at in between if unnamed[at].fields["n"] == n), None)
+        at = next((at for at in between if unnamed[at].fields["n"] == n
+                   and unnamed[at].term.epoch in (request.controller_epoch, None)), None)
         if at is None:
             continue
         event = unnamed.pop(at)
@@ -146,7 +148,7 @@ def _read(
             fields = line.fields
             key = fields["controller"], fields["controller_epoch"], fields["correlation"]
             if line.actor_id not in current or current[line.actor_id][0] != key:
-                current[line.actor_id] = key, Request(number)
+                current[line.actor_id] = key, Request(number, fields["controller_epoch"])
                 requests.append(current[line.actor_id][1])
             current[line.actor_id][1].versions[life] = version
     return histories, requests
