@@ -20,7 +20,7 @@ from kfast.log_replay.comparison.facts import WRITTEN
 from kfast.log_replay.comparison.worlds import World
 from kfast.log_replay.events.events import LogEvent, is_hole
 from kfast.log_replay.histories.explorer import Explorer
-from kfast.log_replay.histories.stretches import COST, Stretch, go_through
+from kfast.log_replay.histories.stretches import COST, Stretch, before_balancing, go_through
 from kfast.log_replay.histories.unlogged_events import Troubled, begin_again, gains, settle_with
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Partition
@@ -280,11 +280,7 @@ def _place(
         if event.kind == "delete" and partition[0] in (event.fields["topics"] or ()):
             return at  # It takes all out of the ISR, which nobody writes any more.
     shown = place
-    while place > 1 and stretch.events[place].kind == "election" and (
-        stretch.events[place].fields["trigger"] == "AutoTriggered"
-        and stretch.events[place - 1].kind in ("rebalance", "election")
-    ):
-        place -= 1
+    place = before_balancing(stretch.events, place)
     if place < shown and in_isr and since <= stretch.begin:
         return 0
     return place

@@ -80,6 +80,19 @@ class Stretch:
         return other
 
 
+def before_balancing(events: Sequence[LogEvent], place: int) -> int:
+    """Place of the check for imbalance that an automatic election stands after, else its own.
+
+    A check reads the ISRs before its elections.
+    """
+    while place > 1 and events[place].kind == "election" and (
+        events[place].fields["trigger"] == "AutoTriggered"
+        and events[place - 1].kind in ("rebalance", "election")
+    ):
+        place -= 1
+    return place
+
+
 def go_through(
     world: World, stretch: Stretch, lines: Iterable[int], only: set[Partition] | None = None
 ) -> None:

@@ -18,7 +18,14 @@ from kfast.log_replay.comparison.worlds import Life, World, copy_of, run_event
 from kfast.log_replay.engine.rows import row_of, with_states
 from kfast.log_replay.events.events import LogEvent
 from kfast.log_replay.histories.explorer import Explorer
-from kfast.log_replay.histories.stretches import COST, Contest, Stretch, go_on, judge
+from kfast.log_replay.histories.stretches import (
+    COST,
+    Contest,
+    Stretch,
+    before_balancing,
+    go_on,
+    judge,
+)
 from kfast.log_replay.lookahead.clusters import look_ahead
 from kfast.log_replay.wording.values import Partition
 
@@ -97,7 +104,9 @@ def _candidates(
     """Events that may have happened before a line, each with its place in the stretch."""
     found = []
     events = stretch.events
-    place = max(at for at, event in enumerate(events) if event.at <= number)
+    place = before_balancing(
+        events, max(at for at, event in enumerate(events) if event.at <= number)
+    )
     if place > 0:
         after = events[place - 1]
         found.append((LogEvent(
