@@ -1,7 +1,11 @@
-"""Logs whose controller.log is at INFO, the usual setting: what it leaves out is inferred."""
+"""Logs whose controller.log is at INFO, the usual setting: what it leaves out is inferred.
+
+What can neither be inferred nor judged is unknown.
+"""
 
 from __future__ import annotations
 
+import gzip
 import re
 from pathlib import Path
 from random import Random
@@ -9,6 +13,7 @@ from random import Random
 import pytest
 
 from kfast.log_replay import replay
+from kfast.log_replay.comparison.facts import BELOW_LEVEL
 from tests.support.log_writer import LoggedController
 from tests.support.states import read_state
 
@@ -64,3 +69,131 @@ def test_isr_changes_below_the_level_are_inferred(version, seed, tmp_path):
     assert outcome.counts["missing"] <= 2
     assert outcome.counts["predicted"] > 1000
     assert outcome.adopted_share < 0.15
+
+
+NOTHING_YET = "partition  ar  isr  leader  epoch  state"
+CACHED = ("INFO [Broker id=2] Add {n} partitions and deleted 0 partitions from metadata cache in "
+          "response to UpdateMetadata request sent by controller 1 epoch {epoch} with correlation "
+          "id 99 (state.change.logger)")
+HALTED = ("INFO [Topic Deletion Manager 1] Halted deletion of topics a due to replica deletion "
+          "failure (kafka.controller.TopicDeletionManager)")
+
+
+def without_requests(logged: LoggedController, folder: Path) -> Path:
+    """Write them at INFO, and without what controllers write into state-change.log."""
+    for name, lines in logged.log.files.items():
+        if name.endswith("/state-change.log"):
+            lines[:] = [line for line in lines if "[Controller id=" not in line]
+    return at_info(logged, folder)
+
+
+def changed_isrs(version: str) -> LoggedController:
+    """A replica catches up, and broker 2 is told; nothing else of the controller is logged."""
+    state = read_state(NOTHING_YET, brokers=[1, 2, 3, 4], controller_id=-1,
+                       leader_recovery_supported=version == "3.9")
+    logged = LoggedController(state, version)
+    logged.fail_over(1)
+    logged.create_topics({"t": [[2, 3, 4], [3, 2, 4], [4, 2, 3]]})
+    logged.change_brokers(failed=[3])
+    logged.change_brokers(started=[3])
+    for _ in range(4):  # The requests of what came before are long over.
+        logged.log.pause()
+    logged.log.write(2, "state-change", CACHED.format(n=2, epoch=logged.state.controller_epoch))
+    return logged
+
+
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_requests_of_hidden_isr_changes_are_unknown(version, tmp_path):
+    """AlterPartition is at DEBUG, and the request that follows in a file that is not there."""
+    found = replay(without_requests(changed_isrs(version), tmp_path))
+    assert found.counts["contradicted"] == 0
+    assert found.unknown_reasons[BELOW_LEVEL] == 1
+
+
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_where_the_controllers_requests_are_logged_another_one_is_contradicted(version, tmp_path):
+    """Its state-change.log is there, and does not have it."""
+    found = replay(at_info(changed_isrs(version), tmp_path))
+    assert "partitions in UpdateMetadata" in {c.kind for c in found.contradictions}
+    assert BELOW_LEVEL not in found.unknown_reasons
+
+
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_balancing_reads_isrs_before_its_elections(version, tmp_path):
+    """An ISR that a check for imbalance needs was written before the check, not during it."""
+    state = read_state(NOTHING_YET, brokers=[1, 2, 3, 4], controller_id=-1,
+                       leader_recovery_supported=version == "3.9")
+    logged = LoggedController(state, version)
+    logged.fail_over(1)
+    logged.create_topics({"t": [[3, 2], [3, 4], [3, 2]]})
+    logged.change_brokers(failed=[3])
+    logged.change_brokers(started=[3])
+    logged.catch_up([3])
+    logged.rebalance()
+    found = replay(without_requests(logged, tmp_path))
+    assert found.counts["contradicted"] == 0
+
+
+def test_a_failed_deletion_is_told_by_its_transitions(tmp_path):
+    """Kafka, TopicDeletionManager.scala, `failReplicaDeletion`: the answer itself is at DEBUG."""
+    state = read_state(BEFORE, brokers=[1, 2, 3, 4], controller_id=-1)
+    logged = LoggedController(state, "2.4")
+    logged.fail_over(1)
+    logged.create_topics({"a": [[1, 2], [2, 1]]})
+    logged.delete(["a"])
+    logged.refuse("a", 2)
+    logged.log.write(1, "controller", HALTED)
+    found = replay(at_info(logged, tmp_path))
+    assert found.counts["contradicted"] == 0
+    assert "brokers failed to delete replicas" in found.timeline["what"].to_pylist()
+
+
+def cut_to_info(source: Path, folder: Path) -> Path:
+    """Write a folder's files, and of controller.log what is at INFO or above."""
+    for file in source.rglob("*"):
+        if not file.is_file():
+            continue
+        packed = file.suffix == ".gz"
+        text = (gzip.decompress(file.read_bytes()) if packed else file.read_bytes()).decode()
+        target = folder / file.relative_to(source)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if "controller" in file.name:
+            text = "".join(line for line in text.splitlines(keepends=True) if not BELOW.match(line))
+        (target.with_suffix("") if packed else target).write_text(text)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("log", "n_predicted", "n_contradicted"), [
+    ("zk-2.2-topics-gone-in-a-hole", 26_000, 0), ("zk-2.5-deletions-fail", 45_400, 0),
+    ("zk-2.8-two-brokers", 7_800, 0), ("zk-3.0-three-brokers", 2_190, 1),
+    ("zk-3.1-topics-come-and-go", 4_500, 0), ("zk-3.5-topics-made-again", 7_100, 0),
+])
+def test_real_logs_cut_to_info(log, n_predicted, n_contradicted, shared_data, tmp_path):
+    """What their controller.log has below INFO is left out."""
+    source = shared_data / "controller_logs" / log
+    if not source.is_dir():
+        pytest.skip(f"the real logs are not there ({source})")
+    counts = replay(cut_to_info(source, tmp_path)).counts
+    assert counts["predicted"] >= n_predicted
+    assert (counts["contradicted"], counts["missing"]) == (n_contradicted, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("old", "new"), [
+    (r"Add 5 partitions", "Add 4 partitions"), (r"leaderEpoch=9\b", "leaderEpoch=8"),
+    (r"(Follower management-3 starts at leader epoch) 9", r"\1 8"),
+])
+def test_a_changed_value_is_contradicted_at_info(old, new, shared_data, tmp_path):
+    """What a level hides excuses no line whose value is predicted."""
+    source = shared_data / "controller_logs" / "zk-3.0-three-brokers"
+    if not source.is_dir():
+        pytest.skip(f"the real logs are not there ({source})")
+    folder = cut_to_info(source, tmp_path)
+    before = replay(folder).counts["contradicted"]
+    for file in sorted(folder.rglob("*log*")):
+        text, n = re.subn(old, new, file.read_text(), count=1)
+        if n:
+            file.write_text(text)
+            break
+    assert replay(folder).counts["contradicted"] > before

@@ -45,6 +45,8 @@ class ClusterView:
         Requests that lines have spoken of.
     sessions : dict
         Request that each broker is handling.
+    unlogged : frozenset of int
+        Terms, by `id`, whose ISR changes no line of their controller would show.
     """
 
     cluster: Cluster
@@ -56,6 +58,7 @@ class ClusterView:
     doubtful: set[int] = field(default_factory=set)
     taken: set[tuple[Any, ...]] = field(default_factory=set)
     sessions: dict[int, tuple[int, Any]] = field(default_factory=dict)
+    unlogged: frozenset[int] = frozenset()
 
     def window(self, time: int) -> Iterator[Ran]:
         """Events of the line's term that a line of some time may be about, the latest first."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from kfast.log_replay.checks import MISSING
 from kfast.log_replay.comparison.cluster_claims import Claim, ClusterView, CompareCluster, same
-from kfast.log_replay.comparison.facts import BEFORE, REMEMBERED, UNNAMED
-from kfast.log_replay.events.events import TIE_MS
+from kfast.log_replay.comparison.facts import BEFORE, BELOW_LEVEL, REMEMBERED, UNNAMED
+from kfast.log_replay.events.events import COVERED_MS, TIE_MS
 from kfast.log_replay.wording.forms import Statement
 
 # --- requests, as the controller counts them ------------------------------------------------------
@@ -119,19 +119,44 @@ def _handling(view: ClusterView, line: Statement) -> Iterator[Claim]:
 def _cached(view: ClusterView, line: Statement) -> Iterator[Claim]:
     fields, broker = line.fields, line.actor_id
     assert broker is not None
-    found = _received(
-        view, line, broker, "UpdateMetadata", fields["n"] + fields["n_deleted"],
-        fields["controller_epoch"],
-    )
+    n = fields["n"] + fields["n_deleted"]
+    if _may_be_unlogged(view, line, broker, n):
+        yield Claim(UPDATE_SIZE, f"broker {broker}", n, None, BELOW_LEVEL)
+        yield from broker_epoch(view, line)
+        return
+    found = _received(view, line, broker, "UpdateMetadata", n, fields["controller_epoch"])
     if found is None and ("UpdateMetadata", broker) not in view.world.simulation.heard:
         yield Claim(UPDATE_SIZE, f"broker {broker}", fields["n"], None, REMEMBERED)
         yield from broker_epoch(view, line)
         return
     term = found[1][0] if found is not None else None
-    yield same(UPDATE_SIZE, f"broker {broker}", fields["n"] + fields["n_deleted"],
-                MISSING if found is None else found[0])
+    yield same(UPDATE_SIZE, f"broker {broker}", n, MISSING if found is None else found[0])
     yield same("controller epoch", "controller", fields["controller_epoch"],
                 MISSING if term is None else term.epoch)
+
+
+def _may_be_unlogged(view: ClusterView, line: Statement, broker: int, n: int) -> bool:
+    """Whether a request may tell of ISR changes that no line of the controller would show.
+
+    It does where no predicted request has as many partitions, or none has just been sent.
+    """
+    fields, time = line.fields, line.entry.time
+    term = view.cluster.last_term(fields["controller"], time + TIE_MS)
+    if term is None or id(term) not in view.unlogged or term.epoch != fields["controller_epoch"]:
+        return False
+    if fields["n_deleted"] or not fields["n"]:
+        return False
+    for ran in view.world.simulation.ran:
+        if ran.event.term is not term or ran.event.time > time + TIE_MS:
+            continue
+        is_late = time - ran.event.time > COVERED_MS
+        for sending in ran.sendings:
+            key = (line.kind, "UpdateMetadata", broker, ran.event.number, sending.step, broker)
+            if broker in sending.recipients and key not in view.taken and (
+                sending.n_partitions == n or not is_late
+            ):
+                return False
+    return True
 
 
 def _received(

@@ -29,7 +29,8 @@ UNCLEAN = "an election outside the ISR that nothing announced"
 ABSENT = "sent by a controller whose log is not here"
 NOT_WRITTEN = "no line of its level is in the controller's state-change.log"
 NOT_COVERED = "in a hole of state-change.log, or before or after it"
-UNKNOWN_REASONS = frozenset({ABSENT, NOT_WRITTEN, NOT_COVERED})
+BELOW_LEVEL = "its cause is written at a level that the log does not have"
+UNKNOWN_REASONS = frozenset({ABSENT, NOT_WRITTEN, NOT_COVERED, BELOW_LEVEL})
 """Reasons why a fact cannot be judged: nothing predicts it, and nothing follows from it."""
 
 

@@ -6,6 +6,7 @@ state-change.log tell what must have happened; such an event is marked `inferred
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -24,12 +25,16 @@ from kfast.log_replay.events.events import (
     first_registered,
 )
 from kfast.log_replay.events.inferred_events import Guesser
-from kfast.log_replay.terms.terms import OPENING, Term
+from kfast.log_replay.terms.terms import OPENING, Term, is_terse
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.values import Assigned, Partition
 
 MAKES_ONLINE = frozenset({"failover", "resume", "brokers", "dir_failure", "reassign", "caught_up"})
 """Events that may make replicas Online that are so already."""
+
+
+INELIGIBLE = "ReplicaDeletionIneligible"
+"""State of a replica that could not be deleted."""
 
 
 def write_script(statements: Sequence[Statement], term: Term) -> list[LogEvent]:
@@ -75,10 +80,7 @@ class _Writer:
         """
         kinds = {self.statements[n].kind for n in self.term.statements}
         answers = "stop_response" in kinds
-        terse = not any(
-            entry.level in ("DEBUG", "TRACE") and entry.logger.startswith("kafka.controller")
-            for entry in (self.statements[n].entry for n in self.term.statements)
-        )
+        terse = is_terse(self.statements, self.term)
         if terse and not answers and "replicas_deleted" not in kinds:
             self.answers = read_answers(self.statements, self.term.statements)
             self.unanswered = [] if self.answers else self._deletions()
@@ -100,6 +102,8 @@ class _Writer:
                     self._add(made[0], number, self._with_trigger(made[1], statement))
             elif statement.kind == "deletion_done" and self.unanswered:
                 self._add("deleted", number, {"broker": None})
+            elif statement.kind == "deletion_halted" and self.unanswered:
+                self._failed_deletion(number)
             elif statement.kind in ("replicas_deleted", "deletion_failed") and not answers:
                 self._add("deleted", number, {"broker": None, "failures": dict.fromkeys(
                     statement.fields["replicas"], statement.kind == "deletion_failed",
@@ -252,6 +256,39 @@ class _Writer:
             elif kind == "deletion_done":
                 found.append((begun.pop(fields["topic"], self.term.start), time))
         return [*found, *((time, self.term.end) for time in begun.values())]
+
+    def _failed_deletion(self, number: int) -> None:
+        """An answer that is below the log's level: replicas could not be deleted.
+
+        Its transitions are right before the line that halts the deletion. A broker's failure halts
+        it in the same words.
+
+        Source: TopicDeletionManager.scala, `failReplicaDeletion`; KafkaController.scala,
+        `onReplicasBecomeOffline`.
+        """
+        halted, last = self.statements[number], self.events[-1] if self.events else None
+        if not halted.fields.get("failed") or last is None or (
+            last.kind in ("brokers", "dir_failure", "failover")
+            and halted.entry.time - last.time < COVERED_MS
+        ):
+            return
+        at = bisect.bisect_left(self.term.statements, number)
+        failed = []
+        for before in reversed(self.term.statements[:at]):
+            line = self.statements[before]
+            if halted.entry.time - line.entry.time > RESTART_MS or line.kind == "deletion_started":
+                break
+            if line.kind == "replica_moved" and line.fields["after"] == INELIGIBLE and (
+                line.fields["before"] == "ReplicaDeletionStarted"
+                and line.fields["partition"][0] in halted.fields["topics"]
+            ):
+                failed.append(before)
+        if failed:
+            lines = [self.statements[n].fields for n in failed]
+            event = self._add("deleted", failed[-1], {"broker": None, "failures": {
+                (*fields["partition"], fields["replica"]): True for fields in lines
+            }})
+            event.inferred = True
 
     def _is_answer(self, event: LogEvent, batch: Batch) -> bool:
         """Whether a batch is what an answer to a deletion leaves: nobody is told anything."""

@@ -44,7 +44,7 @@ from kfast.log_replay.events.clusters import Cluster
 from kfast.log_replay.events.events import LogEvent, is_hole
 from kfast.log_replay.histories.explorer import Explorer
 from kfast.log_replay.report.timeline import Watcher, describe, unclean_elections
-from kfast.log_replay.terms.terms import Term
+from kfast.log_replay.terms.terms import Term, hides_isr_changes
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Partition
@@ -81,7 +81,12 @@ class Checker:
         self.steps = explorer.steps
         self.reached = -1
         self.world = World(Simulation(explorer.profile, cluster.unclean), BrokerSide())
-        self.cluster_view = ClusterView(cluster, self.world, _true_epochs(cluster, statements))
+        self.cluster_view = ClusterView(
+            cluster, self.world, _true_epochs(cluster, statements),
+            unlogged=frozenset(
+                id(term) for term in cluster.terms if hides_isr_changes(statements, term)
+            ),
+        )
         self.histories = explorer.histories
         self.adopted = explorer.adopted
         self.facts: list[Fact] = []

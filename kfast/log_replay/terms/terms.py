@@ -74,6 +74,25 @@ class Term:
     inventory: Inventory = field(default_factory=Inventory)
 
 
+def is_terse(statements: Sequence[Statement], term: Term) -> bool:
+    """Whether a term's controller.log has no line below INFO."""
+    return not any(
+        entry.level in ("DEBUG", "TRACE") and entry.logger.startswith("kafka.controller")
+        for entry in (statements[number].entry for number in term.statements)
+    )
+
+
+def hides_isr_changes(statements: Sequence[Statement], term: Term) -> bool:
+    """Whether no line of a term's controller would show that an ISR was changed.
+
+    It announces the change below INFO, and the request that follows in state-change.log.
+    """
+    return is_terse(statements, term) and not any(
+        statements[number].kind in ("sent_update_metadata", "sent_update_metadata_partition")
+        for number in term.statements
+    )
+
+
 def find_terms(statements: Sequence[Statement]) -> list[Term]:
     """Terms of all controllers, in the order of their first lines."""
     by_controller: dict[int, list[int]] = {}

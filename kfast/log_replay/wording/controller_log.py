@@ -91,6 +91,8 @@ TOPICS = (
     Form("replicas_deleted", "Deletion successfully completed for replicas {replicas:replicas}"),
     Form("deletion_failed", "Deletion failed for replicas {replicas:replicas}. Halting deletion "
          "for topics {:rest}"),
+    Form("deletion_halted", "Halted deletion of topics {topics:names} due to replica deletion "
+         "failure", "2.3", fixed={"failed": True}),
     Form("deletion_halted", "Halted deletion of topics {topics:names} due to {:rest}", "2.3"),
     Form("deletion_halted", "Halted deletion of topics {topics:names}", "", "2.2"),
     Form("stop_response", "Delete topic callback invoked on StopReplica response received from "
