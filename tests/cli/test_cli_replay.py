@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import doctest
 import json
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -223,6 +225,8 @@ def checkout(tmp_path, monkeypatch):
     """A folder in which the page's commands run as at the top of the tree, and leave nothing."""
     (tmp_path / "bench_data").symlink_to(ROOT / "bench_data")
     monkeypatch.chdir(tmp_path)
+    here = Path(sys.executable).parent
+    monkeypatch.setenv("PATH", f"{here}{os.pathsep}{os.environ['PATH']}")
     for commands in blocks(PAGE, "sh"):
         subprocess.run(["sh", "-e"], input=commands, text=True, check=True)
 

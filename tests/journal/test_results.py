@@ -89,7 +89,9 @@ def results(tmp_path_factory, shared_data):
     for name in REPLAY_TABLES:
         tables[f"replay.{name}"] = getattr(replayed, name)
     log = shared_data / "kraft_live" / "metadata" / "__cluster_metadata-0"
-    tables["replay.metadata_facts"] = kfast.replay_metadata(log).facts
+    recorded = kfast.replay_metadata(log)
+    tables["replay.metadata_facts"] = recorded.facts
+    tables["replay.reassignments"] = recorded.reassignments
     return tables, states
 
 
