@@ -99,6 +99,7 @@ def test_results_draw_themselves(shared_data):
     figure = kfast.replay_metadata(log).plot()
     assert [trace.name for trace in figure.data] == [
         "broker up", "controller", "leaderless partitions", "partitions being reassigned",
+        "unclean election",
     ]
     assert [*figure.layout.yaxis.categoryarray] == ["1", "2", "3", "4", "5", "controller 90"]
     assert max(figure.data[3].y) == 17
