@@ -28,6 +28,12 @@ STATE_CHANGE = (
     ("10:00:10,050", "INFO",
         ("[Controller id=1 epoch=1] Changed partition t-0 state from "
         "NonExistentPartition to NewPartition with assigned replicas 1,2")),
+    ("10:00:10,052", "INFO",
+        "[Controller id=1 epoch=1] Sending UpdateMetadata request to brokers HashSet() for 0 "
+        "partitions"),
+    ("10:00:10,055", "INFO",
+        "[Controller id=1 epoch=1] Sending UpdateMetadata request to brokers HashSet() for 0 "
+        "partitions"),
     ("10:00:10,060", "INFO",
         ("[Controller id=1 epoch=1] Changed partition t-0 from NewPartition to "
         "OnlinePartition with state LeaderAndIsr(leader=1, leaderEpoch=0, isr=List(1, "
@@ -85,7 +91,7 @@ def test_what_a_missing_controller_sent_is_adopted(tmp_path):
 
 
 def test_a_controllers_line_with_another_epoch_is_contradicted(tmp_path):
-    entries = list(STATE_CHANGE[:3])
+    entries = list(STATE_CHANGE[:5])
     time, level, message = entries[1]
     entries[1] = time, level, message.replace("epoch=1]", "epoch=9]")
     result = replay(write(tmp_path, entries), profile="2.8")
@@ -101,6 +107,6 @@ def test_one_line_alone_makes_no_missing_controller(epoch, contradicted, tmp_pat
         ("[Broker id=1] Add 1 partitions and deleted 0 partitions from metadata cache in response "
         f"to UpdateMetadata request sent by controller 1 epoch {epoch} with correlation id 3"),
     )
-    result = replay(write(tmp_path, [*STATE_CHANGE[:3], told]), profile="2.8")
+    result = replay(write(tmp_path, [*STATE_CHANGE[:5], told]), profile="2.8")
     assert strange(result) == []
     assert [row.kind for row in result.contradictions] == contradicted
