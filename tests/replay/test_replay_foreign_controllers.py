@@ -29,11 +29,11 @@ STATE_CHANGE = (
         ("[Controller id=1 epoch=1] Changed partition t-0 state from "
         "NonExistentPartition to NewPartition with assigned replicas 1,2")),
     ("10:00:10,052", "INFO",
-        "[Controller id=1 epoch=1] Sending UpdateMetadata request to brokers HashSet() for 0 "
-        "partitions"),
+        ("[Controller id=1 epoch=1] Sending UpdateMetadata request to brokers HashSet() for 0 "
+        "partitions")),
     ("10:00:10,055", "INFO",
-        "[Controller id=1 epoch=1] Sending UpdateMetadata request to brokers HashSet() for 0 "
-        "partitions"),
+        ("[Controller id=1 epoch=1] Sending UpdateMetadata request to brokers HashSet() for 0 "
+        "partitions")),
     ("10:00:10,060", "INFO",
         ("[Controller id=1 epoch=1] Changed partition t-0 from NewPartition to "
         "OnlinePartition with state LeaderAndIsr(leader=1, leaderEpoch=0, isr=List(1, "
