@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from kfast.errors import InputError
-from kfast.figures.incidents import incident_figure, incident_marks
 from kfast.io import open_metadata
 from kfast.metadata_replay.comparison import MetadataReplayer
 from kfast.metadata_replay.simulation import Simulation, check_release, release_of_software
 from kfast.metadata_replay.verdicts import MetadataContradiction
+from kfast.replay_results.incident import Incident
 from kfast.replay_results.timeline import incident_tables
 from kfast.replay_results.verdicts import VERDICTS
 from kfast.state.controller_change import change_controller
@@ -31,7 +31,6 @@ from kfast.state.metadata_records import RegisterBrokerRecord, RegisterControlle
 from kfast.state.registrations import quorum_of
 
 if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
 
     from kfast.io.metadata.log import MetadataLog
 
@@ -46,7 +45,7 @@ FEWEST_EXPLAINED = 2
 
 
 @dataclass(frozen=True)
-class MetadataReplay:
+class MetadataReplay(Incident):
     """What became of the replay of a metadata log.
 
     Attributes
@@ -100,19 +99,6 @@ class MetadataReplay:
     why: str
     settings: Mapping[str, str]
     notes: tuple[str, ...]
-
-    def plot(self) -> Figure:
-        """Draw the incident, as a figure of plotly: brokers up, controllers, leaderless partitions.
-
-        Raises
-        ------
-        MissingExtraError
-            plotly is not installed (the extra `report`).
-        """
-        return incident_figure(incident_marks(
-            self.timeline, self.outages, self.reassignments, self.broker_sessions,
-            self.controller_terms,
-        ))
 
     def _summary(self) -> Summary:
         return f"Replay of {self.source}", {

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from kfast.controllers import Profile
 from kfast.errors import InputError
-from kfast.figures.incidents import incident_figure, incident_marks
 from kfast.log_replay.comparison.facts import ABSENT, Fact, facts_table, shown
 from kfast.log_replay.events.clusters import Cluster
 from kfast.log_replay.histories.exploration import explore
@@ -25,12 +24,13 @@ from kfast.log_replay.terms.terms import find_terms
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.releases import choose_profile, refuse_kraft
 from kfast.log_replay.wording.statements import NO_FACTS, NOT_UNDERSTOOD, understand
+from kfast.replay_results.incident import Incident
 from kfast.replay_results.timeline import incident_tables
 from kfast.replay_results.verdicts import ADOPTED, CONTRADICTED, MISSING, UNKNOWN, VERDICTS
 from kfast.state.display import Summary, summary_html, summary_text
 
 if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
+    pass
 
 MOMENT_S = 0.3
 """For so long what was simulated is judged after an interruption."""
@@ -94,7 +94,7 @@ class Contradiction:
 
 
 @dataclass(frozen=True)
-class Replay:
+class Replay(Incident):
     """What became of a replay.
 
     Attributes
@@ -160,19 +160,6 @@ class Replay:
         """Share of the facts that had to be taken from the log."""
         total = self.facts.num_rows - self.counts[MISSING]
         return self.counts[ADOPTED] / total if total else 0.0
-
-    def plot(self) -> Figure:
-        """Draw the incident, as a figure of plotly: brokers up, controllers, leaderless partitions.
-
-        Raises
-        ------
-        MissingExtraError
-            plotly is not installed (the extra `report`).
-        """
-        return incident_figure(incident_marks(
-            self.timeline, self.outages, self.reassignments, self.broker_sessions,
-            self.controller_terms,
-        ))
 
     def _summary(self) -> Summary:
         return f"Replay of {self.source}", {
