@@ -103,3 +103,16 @@ def test_a_live_cluster_until_its_first_reassignments_have_ended(shared_data, tm
     assert found.counts["predicted"] > 151_000
     assert found.reasons[REPORTED] < 700
     assert found.reasons[UNNAMED] == 1  # Its request came after the cut.
+
+
+@pytest.mark.slow
+def test_a_live_cluster_with_all_its_events(shared_data):
+    """Kills, failovers, cancelled and overridden reassignments, a deletion with a dead broker."""
+    folder = shared_data / "controller_logs" / LIVE
+    if not folder.is_dir():
+        pytest.skip(f"the real logs are not there ({folder})")
+    found = replay(folder)
+    assert found.counts["contradicted"] == 0
+    assert [one.subject for one in found.contradictions] == ["cluster"]  # One request too many.
+    assert found.counts["predicted"] > 386_000
+    assert found.adopted_share < 0.006
