@@ -6,6 +6,7 @@ A rule is one test; its message names every place that breaks it.
 from __future__ import annotations
 
 import ast
+import functools
 import gzip
 import random
 import re
@@ -71,14 +72,17 @@ def package_of(module):
     return module.split(".")[1]
 
 
+@functools.cache
 def imports_of(path):
     """Names that a Python file imports, anywhere in it, with those that only type hints need."""
+    names = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{name_of(path)}: a relative import hides where it goes"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            names += (f"{node.module}.{alias.name}" for alias in node.names)
+    return names
 
 
 def module_of(name):
@@ -88,6 +92,7 @@ def module_of(name):
     return name if name in MODULES and name != "kfast" else None
 
 
+@functools.cache
 def module_graph():
     """Module to the modules of the package that it imports; the package's face is not in it."""
     return {
