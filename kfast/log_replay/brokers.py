@@ -205,7 +205,7 @@ class BrokerSide:
                 continue
             own = item.key[1] == broker
             unused = item.order not in used
-            same = sum(1 for key, value in logged.items() if item.fields.get(key) == value)
+            same = item.agreement(logged)
             score = (right, same == len(logged), own, unused, same)
             if score > best_score:
                 best, best_score = item, score

@@ -5,9 +5,8 @@ Nothing is judged here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
-
-from kfast.log_replay.wording.values import Record
 
 
 class Check(NamedTuple):
@@ -44,12 +43,13 @@ def agrees(check: Check) -> bool:
     return bool(check.logged == check.predicted)
 
 
-def record_checks(record: Record, fields: dict[str, Any] | None) -> list[Check]:
-    """Checks of every field that a line says of a record."""
-    found = []
-    for name, logged in record._asdict().items():
-        if logged is None or name == "recovery":
-            continue
-        predicted = MISSING if fields is None or fields.get(name) is None else fields[name]
-        found.append(Check(name, logged, predicted, _COUNTED.get(name, "")))
-    return found
+def checks_of(logged: Mapping[str, Any], predicted: Mapping[str, Any] | None) -> list[Check]:
+    """Checks of every field that a line says, beside the prediction with the same name."""
+    return [
+        Check(
+            name, value,
+            MISSING if predicted is None or predicted.get(name) is None else predicted[name],
+            _COUNTED.get(name, ""),
+        )
+        for name, value in logged.items()
+    ]

@@ -7,7 +7,7 @@ import pytest
 from kfast.errors import InputError
 from kfast.log_replay.brokers import BrokerSide
 from kfast.log_replay.checks import MISSING
-from kfast.log_replay.comparison.cases import Case, View
+from kfast.log_replay.comparison.cases import Case
 from kfast.log_replay.comparison.partition_lines import COMPARE
 from kfast.log_replay.engine.handlers import run
 from kfast.log_replay.engine.rows import Possibility, Start, row_of, with_states
@@ -254,6 +254,6 @@ def test_a_reassignment_may_end_within_the_election_of_a_controller():
     run(simulation, event("failover", 3, registered={1: 0, 3: 0}))
     assert simulation.state.assignment(0).replicas == (3,)
     states = {1: "OnlineReplica", 2: "OfflineReplica", 3: "OnlineReplica", 4: "OnlineReplica"}
-    case = Case(View(simulation, BrokerSide(), 0), None, {"states": states}, 0)
+    case = Case(simulation, BrokerSide(), 0, None, {"states": states}, 0)
     predicted = [check.predicted for check in COMPARE["replica_states"](case)]
     assert predicted == ["OnlineReplica", "OfflineReplica", "OnlineReplica", MISSING]

@@ -65,9 +65,4 @@ class ClusterView:
         return self.world.simulation.window(time, id(self.term))
 
 
-def same(kind: str, subject: str, logged: Any, predicted: Any) -> Claim:
-    """Make a value that is predicted."""
-    return Claim(kind, subject, logged, predicted)
-
-
 CompareCluster = Callable[[ClusterView, Statement], Iterator[Claim]]

@@ -6,11 +6,12 @@ where kfast predicts nothing of the kind; `None` means that only the log can kno
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any
 
 from kfast.log_replay.checks import MISSING
-from kfast.log_replay.comparison.cluster_claims import Claim, ClusterView, CompareCluster, same
+from kfast.log_replay.comparison.cluster_claims import Claim, ClusterView, CompareCluster
 from kfast.log_replay.comparison.counts import COUNTS
 from kfast.log_replay.comparison.facts import (
     ABSENT,
@@ -20,8 +21,9 @@ from kfast.log_replay.comparison.facts import (
     REGISTERED,
     name_of,
 )
+from kfast.log_replay.engine.simulation import Simulation
 from kfast.log_replay.events.events import is_hole
-from kfast.log_replay.terms.terms import Term, in_office
+from kfast.log_replay.terms.terms import in_office
 from kfast.log_replay.wording.forms import Statement
 from kfast.schema import FLAG_ASSIGNED
 
@@ -37,36 +39,20 @@ def _term_epoch(view: ClusterView, line: Statement) -> Iterator[Claim]:
     if term is None:
         return
     if "controller" in fields:
-        yield same("controller", "controller", fields["controller"], term.controller)
+        yield Claim("controller", "controller", fields["controller"], term.controller)
     if "controller_epoch" in fields:
-        yield same("controller epoch", "controller", fields["controller_epoch"], term.epoch)
-
-
-def _elected(view: ClusterView, line: Statement) -> Iterator[Claim]:
-    fields, term = line.fields, view.term
-    if term is None:
-        return
-    if "controller" in fields:
-        yield same("controller", "controller", fields["controller"], term.controller)
-    if "controller_epoch" not in fields:
-        return
-    before = _before(view, term)
-    epoch = fields["controller_epoch"]
-    if term.follows and before is not None and before.epoch is not None:
-        yield same("controller epoch", "controller", epoch, before.epoch + 1)
-    elif epoch == term.epoch:
-        reason = BEFORE if before is None else HOLE
-        yield Claim("controller epoch", "controller", epoch, None, reason)
-    else:
-        yield same("controller epoch", "controller", epoch, term.epoch)
-    if "epoch_version" not in fields or term.epoch is None:
-        return
-    yield same("epoch store version", "controller", fields["epoch_version"], term.epoch)
-
-
-def _before(view: ClusterView, term: Term) -> Term | None:
-    earlier = [t for t in view.cluster.terms if t.start < term.start]
-    return earlier[-1] if earlier else None
+        epoch, predicted, reason = fields["controller_epoch"], term.epoch, ""
+        if line.kind in ("elected", "epoch"):
+            before = next(
+                (t for t in reversed(view.cluster.terms) if t.start < term.start), None
+            )
+            if term.follows and before is not None and before.epoch is not None:
+                predicted = before.epoch + 1
+            elif epoch == term.epoch:
+                predicted, reason = None, BEFORE if before is None else HOLE
+        yield Claim("controller epoch", "controller", epoch, predicted, reason)
+    if "epoch_version" in fields and term.epoch is not None:
+        yield Claim("epoch store version", "controller", fields["epoch_version"], term.epoch)
 
 
 def _other_elected(view: ClusterView, line: Statement) -> Iterator[Claim]:
@@ -77,7 +63,7 @@ def _other_elected(view: ClusterView, line: Statement) -> Iterator[Claim]:
         yield Claim("controller", "controller", logged, None, ABSENT)
     elif office:
         predicted = logged if logged in office else office[0]
-        yield same("controller", "controller", logged, predicted)
+        yield Claim("controller", "controller", logged, predicted)
 
 
 # --- brokers -------------------------------------------------------------------------------------
@@ -86,11 +72,11 @@ def _other_elected(view: ClusterView, line: Statement) -> Iterator[Claim]:
 def _broker_epochs(view: ClusterView, line: Statement) -> Iterator[Claim]:
     registered = view.world.simulation.registered
     fields: dict[int, int] = line.fields["epochs"]
-    yield same("registered brokers", "cluster", frozenset(fields), frozenset(registered))
+    yield Claim("registered brokers", "cluster", frozenset(fields), frozenset(registered))
     for broker, epoch in sorted(fields.items()):
         true = view.epochs.get(view.number, {}).get(broker, epoch)
         if view.known_epochs.get(broker) == true or epoch != true:
-            yield same("broker epoch", f"broker {broker}", epoch, true)
+            yield Claim("broker epoch", f"broker {broker}", epoch, true)
         else:
             earlier = view.known_epochs.get(broker, -1)
             wrong = epoch <= earlier
@@ -100,60 +86,56 @@ def _broker_epochs(view: ClusterView, line: Statement) -> Iterator[Claim]:
                        MISSING if wrong else None, "" if wrong else REGISTERED)
 
 
-def _brokers(field_name: str, kind: str) -> CompareCluster:
-    def check(view: ClusterView, line: Statement) -> Iterator[Claim]:
-        simulation = view.world.simulation
-        sets = {
-            "registered brokers": simulation.registered,
-            "brokers shutting down": simulation.shutting_down,
-            "live brokers": simulation.registered - simulation.shutting_down,
-        }
-        yield same(kind, "cluster", frozenset(line.fields[field_name]), frozenset(sets[kind]))
-
-    return check
-
-
 def _startup(view: ClusterView, line: Statement) -> Iterator[Claim]:
-    started = line.kind == "broker_startup"
-    for ran in view.window(line.entry.time):
-        if ran.event.kind == "brokers":
-            fields = ran.event.fields
-            names = ("added", "bounced") if started else ("deleted", "bounced")
-            lists = [frozenset(fields[name]) for name in names]
-            logged = frozenset(line.fields["brokers"])
-            right = logged if logged in lists else lists[0]
-            kind = "brokers that started" if started else "brokers that failed"
-            yield same(kind, "cluster", logged, right)
-            return
+    started, logged = line.kind == "broker_startup", frozenset(line.fields["brokers"])
+    predicted: Any = MISSING
+    ran = next((r for r in view.window(line.entry.time) if r.event.kind == "brokers"), None)
+    if ran is not None:
+        names = ("added", "bounced") if started else ("deleted", "bounced")
+        lists = [frozenset(ran.event.fields[name]) for name in names]
+        predicted = logged if logged in lists else lists[0]
     kind = "brokers that started" if started else "brokers that failed"
-    yield same(kind, "cluster", frozenset(line.fields["brokers"]), MISSING)
+    yield Claim(kind, "cluster", logged, predicted)
 
 
-# --- topics --------------------------------------------------------------------------------------
+# --- sets ----------------------------------------------------------------------------------------
 
 
-def _topics(view: ClusterView, line: Statement) -> Iterator[Claim]:
-    state = view.world.simulation.state
-    there = {
-        possibility.partition[0]
-        for row, possibility in enumerate(view.world.simulation.possibility)
-        if int(state.records["flags"][row]) & FLAG_ASSIGNED
+def _live(simulation: Simulation) -> set[int]:
+    return simulation.registered - simulation.shutting_down
+
+
+def _topics(simulation: Simulation) -> set[str]:
+    flags = simulation.state.records["flags"]
+    return {
+        possibility.partition[0] for row, possibility in enumerate(simulation.possibility)
+        if int(flags[row]) & FLAG_ASSIGNED
     }
-    yield same("topics", "cluster", frozenset(line.fields["topics"]), frozenset(there))
 
 
-def _ineligible(view: ClusterView, line: Statement) -> Iterator[Claim]:
+def _ineligible(simulation: Simulation) -> set[str]:
     """Topics with a replica that is not online, or with a reassignment under way."""
-    simulation = view.world.simulation
-    names = set()
+    names, live = set(), _live(simulation)
     for row, possibility in enumerate(simulation.possibility):
         assigned = simulation.state.assignment(row)
-        live = simulation.registered - simulation.shutting_down
-        if assigned.being_reassigned or any(b not in live for b in assigned.replicas):
+        if assigned.being_reassigned or not live.issuperset(assigned.replicas):
             names.add(possibility.partition[0])
-    field_name = "ineligible" if "ineligible" in line.fields else "topics"
-    yield same("topics ineligible for deletion", "cluster",
-                frozenset(line.fields[field_name]), frozenset(names))
+    return names
+
+
+def _set(field: str, kind: str, predict: Callable[[Simulation], set[Any]]) -> CompareCluster:
+    """Compare a set that a line lists with that of the simulation."""
+    def compare(view: ClusterView, line: Statement) -> Iterator[Claim]:
+        predicted = frozenset(predict(view.world.simulation))
+        yield Claim(kind, "cluster", frozenset(line.fields[field]), predicted)
+
+    return compare
+
+
+_registered = attrgetter("registered")
+_shutting_down = attrgetter("shutting_down")
+
+# --- topics --------------------------------------------------------------------------------------
 
 
 def _to_delete(view: ClusterView, line: Statement) -> Iterator[Claim]:
@@ -165,7 +147,7 @@ def _to_delete(view: ClusterView, line: Statement) -> Iterator[Claim]:
         return
     kind = "topics to be deleted"
     if logged == before or not (logged > before or is_hole(event)):
-        yield same(kind, "cluster", logged, before)
+        yield Claim(kind, "cluster", logged, before)
     else:
         first = event is simulation.ran[0].event
         reason = BEFORE if first else HOLE if is_hole(event) else BETWEEN
@@ -177,7 +159,7 @@ def _created(view: ClusterView, line: Statement) -> Iterator[Claim]:
         if ran.event.kind in ("topics", "partitions"):
             made = frozenset(name_of(p) for p in ran.event.fields["created"])
             logged = frozenset(name_of(p) for p in line.fields["partitions"])
-            yield same("new partitions", "cluster", logged, made)
+            yield Claim("new partitions", "cluster", logged, made)
             return
 
 
@@ -190,7 +172,7 @@ def _ratio(view: ClusterView, line: Statement) -> Iterator[Claim]:
     predicted: Any = MISSING
     if known is not None:
         predicted = logged if abs(known[2] - logged) < RATIO_DIGITS else known[2]
-    yield same("imbalance ratio", f"broker {broker}", logged, predicted)
+    yield Claim("imbalance ratio", f"broker {broker}", logged, predicted)
 
 
 def _election(view: ClusterView, line: Statement) -> Iterator[Claim]:
@@ -204,7 +186,7 @@ def _election(view: ClusterView, line: Statement) -> Iterator[Claim]:
             found = ran.balanced
             break
     predicted = logged if logged in found or not logged else (found[0] if found else frozenset())
-    yield same("partitions to balance", "cluster",
+    yield Claim("partitions to balance", "cluster",
                 frozenset(map(name_of, logged)), frozenset(map(name_of, predicted)))
 
 
@@ -214,7 +196,7 @@ def _request_header(view: ClusterView, line: Statement) -> Iterator[Claim]:
     request, broker = line.fields["request"], line.fields["broker"]
     term = view.term
     if term is not None and request.controller_epoch is not None:
-        yield same("controller epoch", "controller", request.controller_epoch, term.epoch)
+        yield Claim("controller epoch", "controller", request.controller_epoch, term.epoch)
     known, epoch = view.known_epochs.get(broker), request.broker_epoch
     if epoch is not None:
         if known is not None and epoch > known and broker in view.doubtful:
@@ -227,17 +209,20 @@ def _request_header(view: ClusterView, line: Statement) -> Iterator[Claim]:
 
 
 CLUSTER_COMPARE: dict[str, CompareCluster] = {
-    "elected": _elected, "epoch": _elected, "ready": _term_epoch, "becoming": _term_epoch,
-    "partition_failed": _term_epoch, "replica_failed": _term_epoch,
+    **dict.fromkeys(
+        ("elected", "epoch", "ready", "becoming", "partition_failed", "replica_failed"),
+        _term_epoch,
+    ),
     "other_elected": _other_elected, "broker_epochs": _broker_epochs,
-    "active_brokers": _brokers("brokers", "registered brokers"),
-    "shutting_brokers": _brokers("brokers", "brokers shutting down"),
-    "all_shutting": _brokers("brokers", "brokers shutting down"),
-    "live_brokers": _brokers("brokers", "live brokers"),
-    "broker_change": _brokers("live", "registered brokers"),
+    "active_brokers": _set("brokers", "registered brokers", _registered),
+    "shutting_brokers": _set("brokers", "brokers shutting down", _shutting_down),
+    "all_shutting": _set("brokers", "brokers shutting down", _shutting_down),
+    "live_brokers": _set("brokers", "live brokers", _live),
+    "broker_change": _set("live", "registered brokers", _registered),
     "broker_startup": _startup, "broker_failure": _startup,
-    "topics": _topics, "topics_to_delete": _to_delete,
-    "topics_ineligible": _ineligible, "deletion_init": _ineligible,
+    "topics": _set("topics", "topics", _topics), "topics_to_delete": _to_delete,
+    "topics_ineligible": _set("topics", "topics ineligible for deletion", _ineligible),
+    "deletion_init": _set("ineligible", "topics ineligible for deletion", _ineligible),
     "new_partitions": _created, "ratio": _ratio, "election": _election,
     "send_failed": _request_header, **COUNTS,
 }

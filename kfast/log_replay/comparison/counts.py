@@ -3,86 +3,92 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from kfast.log_replay.checks import MISSING
-from kfast.log_replay.comparison.cluster_claims import Claim, ClusterView, CompareCluster, same
+from kfast.log_replay.comparison.cluster_claims import Claim, ClusterView, CompareCluster
 from kfast.log_replay.comparison.facts import BEFORE, BELOW_LEVEL, REMEMBERED, UNNAMED
+from kfast.log_replay.engine.predictions import Sending
+from kfast.log_replay.engine.simulation import Ran
 from kfast.log_replay.events.events import COVERED_MS, TIE_MS
+from kfast.log_replay.terms.terms import Term
 from kfast.log_replay.wording.forms import Statement
+
+Fields = dict[str, Any]
 
 # --- requests, as the controller counts them ------------------------------------------------------
 
-UPDATE_SIZE = "partitions in UpdateMetadata"
 
-
-def _sent_leads(view: ClusterView, line: Statement) -> Iterator[Claim]:
-    broker = line.fields["broker"]
-    logged = (line.fields["n_leaders"], line.fields["n_followers"])
-    found = _take(view, line, "leads", lambda s: s.leads.get(broker), logged, broker)
-    subject = f"broker {broker}"
-    if found is None and _of_earlier_event(view, line):
-        for kind, n in zip(("partitions to lead", "partitions to follow"), logged, strict=True):
-            yield Claim(kind, subject, n, None, BEFORE)
-        return
-    yield same("partitions to lead", subject, logged[0], found[0] if found else MISSING)
-    yield same("partitions to follow", subject, logged[1], found[1] if found else MISSING)
-
-
-def _sent_metadata(view: ClusterView, line: Statement) -> Iterator[Claim]:
-    logged = (frozenset(line.fields["brokers"]), line.fields["n"])
-    for ran in view.window(line.entry.time):
-        if ran.event.kind == "hidden_isr" and logged[1] == ran.event.fields["n"]:
-            yield Claim("partitions in UpdateMetadata", "cluster", logged[1], None, UNNAMED)
-            return
-    found = _take(
-        view, line, "update_metadata",
-        lambda s: (frozenset(s.recipients), s.n_partitions if s.recipients else 0), logged, None,
+def _sent(view: ClusterView, line: Statement) -> Iterator[Claim]:
+    fields, broker = line.fields, line.fields.get("broker")
+    names = _SENT[line.kind].fields
+    logged = tuple(
+        frozenset(fields[field]) if field == "brokers" else fields[field]
+        for field in names.values()
     )
-    if found is None and _of_earlier_event(view, line):
-        yield Claim("brokers told", "cluster", logged[0], None, BEFORE)
-        yield Claim("partitions in UpdateMetadata", "cluster", logged[1], None, BEFORE)
+    subject = "cluster" if broker is None else f"broker {broker}"
+    if line.kind == "sent_update_metadata" and any(
+        ran.event.kind == "hidden_isr" and ran.event.fields["n"] == fields["n"]
+        for ran in view.window(line.entry.time)
+    ):
+        yield Claim("partitions in UpdateMetadata", subject, fields["n"], None, UNNAMED)
         return
-    yield same("brokers told", "cluster", logged[0], found[0] if found else MISSING)
-    yield same("partitions in UpdateMetadata", "cluster", logged[1],
-                found[1] if found else MISSING)
-
-
-def _sent_stops(view: ClusterView, line: Statement) -> Iterator[Claim]:
-    broker, delete = line.fields["broker"], line.fields.get("delete")
-
-    def count(sending: Any) -> int | None:
-        stops, deletes = sending.stops.get(broker, 0), sending.deletes.get(broker, 0)
-        n = stops + deletes if delete is None else deletes if delete else stops
-        return n or None
-
-    found = _take(view, line, f"stops{delete}", count, line.fields["n"], broker)
-    if found is None and _of_earlier_event(view, line):
-        yield Claim("replicas to stop", f"broker {broker}", line.fields["n"], None, BEFORE)
-        return
-    yield same("replicas to stop", f"broker {broker}", line.fields["n"],
-                MISSING if found is None else found)
-
-
-def _of_earlier_event(view: ClusterView, line: Statement) -> bool:
-    """Whether a request is of an event that began before the log, or before it goes on."""
+    found = _take(view, line, logged)
+    # The request may be of an event that began before the log, or before it goes on.
     latest = next(view.window(line.entry.time), None)
-    return latest is not None and latest.event.kind == "resume"
+    absent = None if latest is not None and latest.event.kind == "resume" else MISSING
+    for at, (kind, value) in enumerate(zip(names, logged, strict=True)):
+        yield Claim(kind, subject, value, absent if found is None else found[at])
 
 
-def _take(
-    view: ClusterView, line: Statement, kind: str, fields: Callable[[Any], Any], logged: Any,
-    broker: int | None,
-) -> Any:
+def _led(sending: Sending, fields: Fields) -> tuple[Any, ...] | None:
+    return sending.leads.get(fields["broker"])
+
+
+def _updated(sending: Sending, _: Fields) -> tuple[Any, ...]:
+    return frozenset(sending.recipients), sending.n_partitions if sending.recipients else 0
+
+
+def _stopped(sending: Sending, fields: Fields) -> tuple[Any, ...] | None:
+    stops, deletes = (some.get(fields["broker"], 0) for some in (sending.stops, sending.deletes))
+    delete = fields.get("delete")
+    n = stops + deletes if delete is None else deletes if delete else stops
+    return (n,) if n else None
+
+
+class Counted(NamedTuple):
+    """How a kind of line counts: the request, its values with their fields, what predicts them."""
+
+    request: str
+    fields: dict[str, str]
+    predict: Callable[[Sending, Fields], tuple[Any, ...] | None]
+
+
+_SENT = {
+    "sent_leader_and_isr": Counted(
+        "leads", {"partitions to lead": "n_leaders", "partitions to follow": "n_followers"},
+        _led,
+    ),
+    "sent_update_metadata": Counted(
+        "update_metadata", {"brokers told": "brokers", "partitions in UpdateMetadata": "n"},
+        _updated,
+    ),
+    "sent_stop_replica": Counted("stops", {"replicas to stop": "n"}, _stopped),
+}
+
+
+def _take(view: ClusterView, line: Statement, logged: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """What a step sent that a line may be about: the first that says the same, else the first.
 
     An event is over when the next begins, so a later line is of the latest, if that sent the same.
     """
-    free: list[tuple[Any, Any]] = []
+    kind, _, predict = _SENT[line.kind]
+    request = (kind, line.fields.get("delete"), line.fields.get("broker"))
+    free: list[tuple[tuple[Any, ...], tuple[Any, ...]]] = []
     for ran in view.window(line.entry.time):
         untaken = [
             (value, key) for value, key in (
-                (fields(sending), (kind, broker, ran.event.number, sending.step))
+                (predict(sending, line.fields), (*request, ran.event.number, sending.step))
                 for sending in ran.sendings
             ) if value is not None and key not in view.taken
         ]
@@ -103,36 +109,29 @@ def _handling(view: ClusterView, line: Statement) -> Iterator[Claim]:
     """A broker says how many partitions a request has."""
     fields, broker = line.fields, line.actor_id
     assert broker is not None
-    kind = fields["request"]
-    if kind not in ("LeaderAndIsr", "StopReplica"):
+    caches = line.kind == "cached"
+    request = "UpdateMetadata" if caches else fields["request"]
+    if not caches and request not in ("LeaderAndIsr", "StopReplica"):
         return
-    found = _received(view, line, broker, kind, fields["n"], fields.get("controller_epoch"))
-    if found is None and (kind, broker) not in view.world.simulation.heard:
-        yield Claim(f"partitions in {kind}", f"broker {broker}", fields["n"], None, REMEMBERED)
-        return
-    yield same(f"partitions in {kind}", f"broker {broker}", fields["n"],
-                MISSING if found is None else found[0])
-    if line.kind == "handling" and found is not None and kind == "LeaderAndIsr":
+    kind, subject = f"partitions in {request}", f"broker {broker}"
+    n = fields["n"] + fields.get("n_deleted", 0)
+    found = None
+    if caches and _may_be_unlogged(view, line, broker, n):
+        yield Claim(kind, subject, n, None, BELOW_LEVEL)
+    else:
+        found = _received(view, line, broker, request, n)
+        if found is None and (request, broker) not in view.world.simulation.heard:
+            yield Claim(kind, subject, fields["n"], None, REMEMBERED)
+        else:
+            yield Claim(kind, subject, n, MISSING if found is None else found[0])
+            if caches:
+                epoch = MISSING if found is None else found[1].epoch
+                yield Claim("controller epoch", "controller", fields["controller_epoch"], epoch)
+                return
+    if caches:
+        yield from broker_epoch(view, line)
+    elif line.kind == "handling" and found is not None and request == "LeaderAndIsr":
         view.sessions[broker] = (view.number, found[1])
-
-
-def _cached(view: ClusterView, line: Statement) -> Iterator[Claim]:
-    fields, broker = line.fields, line.actor_id
-    assert broker is not None
-    n = fields["n"] + fields["n_deleted"]
-    if _may_be_unlogged(view, line, broker, n):
-        yield Claim(UPDATE_SIZE, f"broker {broker}", n, None, BELOW_LEVEL)
-        yield from broker_epoch(view, line)
-        return
-    found = _received(view, line, broker, "UpdateMetadata", n, fields["controller_epoch"])
-    if found is None and ("UpdateMetadata", broker) not in view.world.simulation.heard:
-        yield Claim(UPDATE_SIZE, f"broker {broker}", fields["n"], None, REMEMBERED)
-        yield from broker_epoch(view, line)
-        return
-    term = found[1][0] if found is not None else None
-    yield same(UPDATE_SIZE, f"broker {broker}", n, MISSING if found is None else found[0])
-    yield same("controller epoch", "controller", fields["controller_epoch"],
-                MISSING if term is None else term.epoch)
 
 
 def _may_be_unlogged(view: ClusterView, line: Statement, broker: int, n: int) -> bool:
@@ -160,11 +159,11 @@ def _may_be_unlogged(view: ClusterView, line: Statement, broker: int, n: int) ->
 
 
 def _received(
-    view: ClusterView, line: Statement, broker: int, kind: str, n: int, epoch: int | None
-) -> tuple[int, tuple[Any, ...]] | None:
-    """The request that a broker speaks of: number of its partitions, and where it was sent."""
-    time = line.entry.time
-    best: tuple[int, tuple[Any, ...]] | None = None
+    view: ClusterView, line: Statement, broker: int, kind: str, n: int
+) -> tuple[int, Term] | None:
+    """Number of partitions of the request that a broker speaks of, and whose it is."""
+    time, epoch = line.entry.time, line.fields.get("controller_epoch")
+    best: tuple[int, Term, tuple[Any, ...]] | None = None
     best_score: tuple[int, ...] = ()
     for ran in view.world.simulation.ran:
         term = ran.event.term
@@ -174,38 +173,33 @@ def _received(
             epoch not in (None, term.epoch) or term.start <= best_score[4]
         )):
             continue
-        hidden = ran.event.kind == "hidden_isr" and kind == "UpdateMetadata"
-        for sending in ran.sendings:
-            for to, count in _counts(sending, kind):
-                if hidden:
-                    count = ran.event.fields["n"]
-                key = (line.kind, kind, broker, ran.event.number, sending.step, to)
-                score = (epoch in (None, term.epoch), count == n, to == broker,
-                         key not in view.taken, term.start)
-                if score > best_score:
-                    best = (count, (term, ran.event.number, sending.step, key))
-                    best_score = score
-        if hidden and not ran.sendings:
-            key = (line.kind, kind, broker, ran.event.number, -1, broker)
-            count = ran.event.fields["n"]
-            score = (epoch in (None, term.epoch), count == n, True, key not in view.taken,
-                     term.start)
+        for step, to, count in _counts(ran, kind, broker):
+            key = (line.kind, kind, broker, ran.event.number, step, to)
+            score = (epoch in (None, term.epoch), count == n, to == broker,
+                     key not in view.taken, term.start)
             if score > best_score:
-                best = (count, (term, ran.event.number, -1, key))
-                best_score = score
-    if best is not None:
-        view.taken.add(best[1][-1])
-    return best
+                best, best_score = (count, term, key), score
+    if best is None:
+        return None
+    view.taken.add(best[2])
+    return best[:2]
 
 
-def _counts(sending: Any, kind: str) -> Iterator[tuple[int, int]]:
-    if kind == "LeaderAndIsr":
-        yield from ((b, leads + follows) for b, (leads, follows) in sending.leads.items())
-    elif kind == "StopReplica":
-        for broker in {*sending.stops, *sending.deletes}:
-            yield broker, sending.stops.get(broker, 0) + sending.deletes.get(broker, 0)
-    else:
-        yield from ((broker, sending.n_partitions) for broker in sending.recipients)
+def _counts(ran: Ran, kind: str, broker: int) -> Iterator[tuple[int, int, int]]:
+    """Requests of an event: step, broker, and number of partitions."""
+    hidden = ran.event.kind == "hidden_isr" and kind == "UpdateMetadata"
+    if hidden and not ran.sendings:
+        yield -1, broker, ran.event.fields["n"]
+    for sending in ran.sendings:
+        counts: dict[int, int] = dict.fromkeys(sending.recipients, sending.n_partitions)
+        if hidden:
+            counts = dict.fromkeys(sending.recipients, ran.event.fields["n"])
+        elif kind == "LeaderAndIsr":
+            counts = {to: sum(roles) for to, roles in sending.leads.items()}
+        elif kind == "StopReplica":
+            counts = sending.stopped
+        for to, n in counts.items():
+            yield sending.step, to, n
 
 
 def broker_epoch(view: ClusterView, line: Statement) -> Iterator[Claim]:
@@ -223,18 +217,17 @@ def broker_epoch(view: ClusterView, line: Statement) -> Iterator[Claim]:
             return
         term = first
     if term is None:
-        yield same("controller epoch", "controller", fields["controller_epoch"], MISSING)
+        yield Claim("controller epoch", "controller", fields["controller_epoch"], MISSING)
         return
     session = view.sessions.get(line.actor_id) if line.actor_id is not None else None
     predicted = term.epoch
     if session is not None and fields.get("session") == session[0]:
-        predicted = session[1][0].epoch
-    yield same("controller epoch", "controller", fields["controller_epoch"], predicted)
+        predicted = session[1].epoch
+    yield Claim("controller epoch", "controller", fields["controller_epoch"], predicted)
 
 
 COUNTS: dict[str, CompareCluster] = {
-    "sent_leader_and_isr": _sent_leads, "sent_update_metadata": _sent_metadata,
-    "sent_stop_replica": _sent_stops, "handling": _handling, "finished": _handling,
-    "cached": _cached,
+    **dict.fromkeys(_SENT, _sent), "handling": _handling, "finished": _handling,
+    "cached": _handling,
 }
 """What checks each kind of line that counts."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from kfast.log_replay.log_files import Logs
+from kfast.log_replay.wording.forms import Statement
+from kfast.log_replay.wording.subjects import subjects
 from kfast.replay_results.verdicts import ADOPTED, UNKNOWN
 from kfast.schema import FACTS
 
@@ -55,6 +57,26 @@ def unpredicted(reason: str) -> str:
     return UNKNOWN if reason in UNKNOWN_REASONS else ADOPTED
 
 
+NAMED = ("leader", "leader_epoch", "isr", "version", "replicas", "adding", "removing")
+"""What a line about a request of an absent controller may say of a partition."""
+
+
+def absent_controller_facts(line: Statement, number: int) -> Iterator[Fact]:
+    """What a broker's line says of a request of a controller whose log is not here: unjudged."""
+    def unjudged(kind: str, subject: str, value: Any) -> Fact:
+        return Fact(number, kind, subject, value, None, unpredicted(ABSENT), ABSENT)
+
+    if "controller_epoch" in line.fields:
+        yield unjudged("controller epoch", "controller", line.fields["controller_epoch"])
+    if "n" in line.fields:
+        yield unjudged("partitions", f"broker {line.actor_id}", line.fields["n"])
+    for partition, fields in subjects(line):
+        values = fields["record"]._asdict() if "record" in fields else fields
+        for name in NAMED:
+            if values.get(name) is not None:
+                yield unjudged(name.replace("_", " "), name_of(partition), values[name])
+
+
 def shown(value: Any) -> str:
     """A value as reports show it."""
     if isinstance(value, (tuple, list, set, frozenset)):
@@ -72,21 +94,18 @@ def name_of(partition: tuple[str, int]) -> str:
     return f"{partition[0]}-{partition[1]}"
 
 
-def facts_table(facts: Sequence[Fact], logs: Logs, entries: Sequence[Any]) -> pa.Table:
+def facts_table(facts: Sequence[Fact], logs: Logs, statements: Sequence[Statement]) -> pa.Table:
     """All facts as a table, in the order of the log."""
     ordered = sorted(facts, key=lambda fact: fact.number)
-    lines = [entries[fact.number].entry for fact in ordered]
-    return pa.table(
-        [
-            pa.array([line.time for line in lines], pa.timestamp("ms")),
-            pa.array([logs.files[line.file] for line in lines], pa.string()),
-            pa.array([line.line for line in lines], pa.int32()),
-            pa.array([fact.kind for fact in ordered], pa.string()),
-            pa.array([fact.subject for fact in ordered], pa.string()),
-            pa.array([shown(fact.logged) for fact in ordered], pa.string()),
-            pa.array([shown(fact.predicted) for fact in ordered], pa.string()),
-            pa.array([fact.verdict for fact in ordered], pa.string()),
-            pa.array([fact.reason for fact in ordered], pa.string()),
-        ],
-        schema=FACTS.schema,
-    )
+    lines = [statements[fact.number].entry for fact in ordered]
+    return FACTS.table({
+        "time": [line.time for line in lines],
+        "file": [logs.files[line.file] for line in lines],
+        "line": [line.line for line in lines],
+        "kind": [fact.kind for fact in ordered],
+        "subject": [fact.subject for fact in ordered],
+        "logged": pa.array((shown(fact.logged) for fact in ordered), pa.string()),
+        "predicted": pa.array((shown(fact.predicted) for fact in ordered), pa.string()),
+        "verdict": [fact.verdict for fact in ordered],
+        "reason": [fact.reason for fact in ordered],
+    })

@@ -182,20 +182,16 @@ def _due(ran: Ran, simulation: Simulation) -> Iterator[Due]:
         yield Due(at, "sent_update_metadata", (
             "UpdateMetadata request", "cluster",
             f"{sending.n_partitions} partitions to brokers {shown(sending.recipients)}",
-        ), requests=[("update_metadata", None, *step)])
+        ), requests=[("update_metadata", None, None, *step)])
         for broker, (leads, follows) in sending.leads.items():
             yield Due(at, "sent_leader_and_isr", (
                 "LeaderAndIsr request", f"broker {broker}", f"{leads} to lead, {follows} to follow",
-            ), requests=[("leads", broker, *step)])
-        for broker in sorted({*sending.stops, *sending.deletes}):
-            n = sending.stops.get(broker, 0) + sending.deletes.get(broker, 0)
+            ), requests=[("leads", None, broker, *step)])
+        for broker, n in sorted(sending.stopped.items()):
             yield Due(at, "sent_stop_replica", (
                 "StopReplica request", f"broker {broker}", f"{n} replicas",
-            ), requests=[(kind, broker, *step) for kind in STOPS])
+            ), requests=[("stops", delete, broker, *step) for delete in (None, True, False)])
 
-
-STOPS = ("stopsNone", "stopsTrue", "stopsFalse")
-"""Counted requests to stop replicas: by lines that do not say whether to delete, or do."""
 
 ITEMS = 1 << 24
 """More items than a step has."""

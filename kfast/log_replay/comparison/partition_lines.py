@@ -1,86 +1,70 @@
-"""Compare what a line says of a partition with what is predicted for one row of it.
+"""Compare what a controller's line says of a partition with what is predicted for one row of it.
 
-Each kind of line has one function, from the line and the row to checks: a field, what is logged,
-and what is predicted (`MISSING` where nothing is). Nothing is judged here.
+Each kind of line has one function, which finds what predicts the line. Nothing is judged here.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from kfast.log_replay.checks import MISSING, Check, record_checks
-from kfast.log_replay.comparison.cases import Case, Compare, View
-from kfast.log_replay.wording.values import Record
+from kfast.log_replay.checks import MISSING, Check, checks_of
+from kfast.log_replay.comparison.cases import Case, Compare
 from kfast.schema import PARTITION_STATE_NAMES, REPLICA_STATE_NAMES
-
-
-def _logged(record: Record) -> dict[str, Any]:
-    return {k: v for k, v in record._asdict().items() if v is not None}
-
 
 # --- transitions ----------------------------------------------------------------------------------
 
 
+def _transition(case: Case, found: dict[str, Any] | None, ending: str = "") -> Check:
+    change = f"{case.fields['before']} -> {case.fields['after']}{ending}"
+    return Check("transition", change, MISSING if found is None else change)
+
+
 def _moved(case: Case) -> list[Check]:
-    view, line, fields, row = case.view, case.line, case.fields, case.row
-    key = ("moved", fields.get("replica"), fields["before"], fields["after"])
-    found = view.simulation.take(row, key, line.entry.time, view.term)
-    change = f"{fields['before']} -> {fields['after']}"
-    checks = [Check("transition", change, MISSING if found is None else change)]
+    fields = case.fields
+    found = case.take("moved", fields.get("replica"), fields["before"], fields["after"])
+    checks = [_transition(case, found)]
     if "replicas" in fields:
-        assigned = view.simulation.state.assignment(row).replicas
+        assigned = case.simulation.state.assignment(case.row).replicas
         checks.append(Check("replicas", fields["replicas"], assigned))
     return checks
 
 
+def _failed(case: Case) -> list[Check]:
+    fields = case.fields
+    found = case.take("failed", fields.get("replica"), fields["before"], fields["after"])
+    return [_transition(case, found, " fails")]
+
+
 def _led(case: Case) -> list[Check]:
-    view, line, fields, row = case.view, case.line, case.fields, case.row
-    record = fields.get("record") or Record(leader=fields["leader"])
-    key = ("led", fields["before"], fields["after"])
-    found = view.simulation.take(row, key, line.entry.time, view.term, _logged(record))
-    change = f"{fields['before']} -> {fields['after']}"
-    return [
-        Check("transition", change, MISSING if found is None else change),
-        *record_checks(record, found),
-    ]
+    fields = case.fields
+    record = fields.get("record")
+    logged = {"leader": fields["leader"]} if record is None else record.stated()
+    found = case.take("led", fields["before"], fields["after"], logged=logged)
+    return [_transition(case, found), *checks_of(logged, found)]
 
 
 def _elected(case: Case) -> list[Check]:
     """The last election that is predicted, whatever the partition's state was before."""
-    view, fields, row = case.view, case.fields, case.row
     items = [
-        item for item in view.simulation.items_of(row, "led")
+        item for item in case.simulation.items_of(case.row, "led")
         if item.key[-1] == "OnlinePartition"
     ]
     last = max(items, key=lambda item: item.order, default=None)
-    return [Check("leader", fields["leader"], MISSING if last is None else last.fields["leader"])]
-
-
-def _failed(case: Case) -> list[Check]:
-    view, line, fields, row = case.view, case.line, case.fields, case.row
-    key = ("failed", fields.get("replica"), fields["before"], fields["after"])
-    found = view.simulation.take(row, key, line.entry.time, view.term)
-    change = f"{fields['before']} -> {fields['after']} fails"
-    return [Check("transition", change, MISSING if found is None else change)]
+    return checks_of({"leader": case.fields["leader"]}, None if last is None else last.fields)
 
 
 def _shrunk(case: Case) -> list[Check]:
-    view, line, fields, row = case.view, case.line, case.fields, case.row
-    record = fields["record"]
-    key = ("shrunk", fields["replica"])
-    found = view.simulation.take(row, key, line.entry.time, view.term, _logged(record))
-    return record_checks(record, found)
+    logged = case.fields["record"].stated()
+    return checks_of(logged, case.take("shrunk", case.fields["replica"], logged=logged))
 
 
 # --- requests, as the controller tells of them ----------------------------------------------------
 
 
 def _sent_lead(case: Case) -> list[Check]:
-    view, line, fields, row = case.view, case.line, case.fields, case.row
-    record = fields["record"]
-    key = ("leader_and_isr", fields["broker"])
-    found = view.simulation.take(row, key, line.entry.time, view.term, _logged(record))
-    checks = record_checks(record, found)
+    fields, logged = case.fields, case.fields["record"].stated()
+    found = case.take("leader_and_isr", fields["broker"], logged=logged)
+    checks = checks_of(logged, found)
     if found is not None:
         role = "become-leader" if found["leader"] == fields["broker"] else "become-follower"
         checks.append(Check("role", fields["role"], role))
@@ -88,12 +72,9 @@ def _sent_lead(case: Case) -> list[Check]:
 
 
 def _sent_told(case: Case) -> list[Check]:
-    view, line, fields, row = case.view, case.line, case.fields, case.row
-    record = fields["record"]
-    found = view.simulation.take(
-        row, ("update_metadata",), line.entry.time, view.term, _logged(record), fields.get("broker")
-    )
-    checks = record_checks(record, found)
+    fields, logged = case.fields, case.fields["record"].stated()
+    found = case.take("update_metadata", logged=logged, by=fields.get("broker"))
+    checks = checks_of(logged, found)
     if found is not None and "brokers" in fields:
         brokers = tuple(sorted(fields["brokers"]))
         checks.append(Check("recipients", brokers, tuple(sorted(found["brokers"]))))
@@ -101,32 +82,23 @@ def _sent_told(case: Case) -> list[Check]:
 
 
 def _sent_stop(case: Case) -> list[Check]:
-    view, line, fields, row = case.view, case.line, case.fields, case.row
-    logged = {"leader_epoch": fields["leader_epoch"], "delete": fields["delete"]}
-    key = ("stop_replica", fields["broker"])
-    found = view.simulation.take(row, key, line.entry.time, view.term, logged)
-    epoch, delete = (MISSING, MISSING) if found is None else (
-        found["leader_epoch"], found["delete"]
-    )
-    return [
-        Check("leader_epoch", fields["leader_epoch"], epoch,
-              "epoch" if fields["leader_epoch"] >= 0 else ""),
-        Check("delete", fields["delete"], delete),
-    ]
+    logged = {name: case.fields[name] for name in ("leader_epoch", "delete")}
+    checks = checks_of(logged, case.take("stop_replica", case.fields["broker"], logged=logged))
+    if logged["leader_epoch"] < 0:  # It says that the topic is deleted, and counts from nothing.
+        checks[0] = checks[0]._replace(counted="")
+    return checks
 
 
 def _send_failed(case: Case) -> list[Check]:
     """A request that is retried: it may have been made long ago."""
-    view, line, fields, row = case.view, case.line, case.fields, case.row
-    kind = "update_metadata" if fields["api"].startswith("UpdateMetadata") else "leader_and_isr"
-    record: Record = fields["record"]
-    broker = fields["broker"] if kind == "leader_and_isr" else None
-    found, score = None, -1
-    for item in view.simulation.requests(row, kind, broker, line.entry.time):
-        same = sum(1 for k, v in _logged(record).items() if item.fields.get(k) == v)
-        if same >= score:
-            found, score = item.fields, same
-    return record_checks(record, found)
+    fields, logged = case.fields, case.fields["record"].stated()
+    kind, broker = "leader_and_isr", fields["broker"]
+    if fields["api"].startswith("UpdateMetadata"):
+        kind, broker = "update_metadata", None
+    requests = case.simulation.requests(case.row, kind, broker, case.line.entry.time)
+    latest_first = reversed(list(requests))
+    found = max(latest_first, key=lambda item: item.agreement(logged), default=None)
+    return checks_of(logged, None if found is None else found.fields)
 
 
 # --- states ---------------------------------------------------------------------------------------
@@ -134,47 +106,38 @@ def _send_failed(case: Case) -> list[Check]:
 
 def _state(case: Case) -> list[Check]:
     """A record as it is after the event."""
-    view, fields, row = case.view, case.fields, case.row
-    leadership = view.simulation.state.leadership(row)
-    if leadership is None:
-        return record_checks(fields["record"], None)
-    return record_checks(fields["record"], {
-        "leader": leadership.leader, "leader_epoch": leadership.leader_epoch,
-        "isr": leadership.isr, "version": leadership.version,
-        "controller_epoch": leadership.controller_epoch,
-    })
+    return checks_of(case.fields["record"].stated(), case.record())
 
 
 def _partition_state(case: Case) -> list[Check]:
-    view, fields, row = case.view, case.fields, case.row
-    state = int(view.simulation.state.partition_state(row))
+    state = int(case.simulation.state.partition_state(case.row))
     name = PARTITION_STATE_NAMES[state] if state >= 0 else MISSING
-    return [Check("partition_state", fields["state"], _state_at_startup(view, row, None, name))]
+    return [Check("partition_state", case.fields["state"], _state_at_startup(case, None, name))]
 
 
 def _replica_state(case: Case) -> list[Check]:
-    view, fields, row = case.view, case.fields, case.row
-    states = view.simulation.state.replica_states_of(row)
+    states = case.simulation.state.replica_states_of(case.row)
     named = {broker: REPLICA_STATE_NAMES[state] for broker, state in states.items()}
     return [
         Check(f"state of replica {broker}", logged,
-              _state_at_startup(view, row, broker, named.get(broker, MISSING)))
-        for broker, logged in fields["states"].items()
+              _state_at_startup(case, broker, named.get(broker, MISSING)))
+        for broker, logged in case.fields["states"].items()
     ]
 
 
-def _state_at_startup(view: View, row: int, broker: int | None, now: Any) -> Any:
+def _state_at_startup(case: Case, broker: int | None, now: Any) -> Any:
     """State of a replica, or of the partition, that a new controller began with.
 
     The line stands before reassignments and deletions that the same election goes on with: what
     they moved was before as they found it.
     """
-    ran = view.simulation.ran[-1] if view.simulation.ran else None
+    simulation = case.simulation
+    ran = simulation.ran[-1] if simulation.ran else None
     if ran is None or ran.event.kind != "failover" or not ran.outcomes:
         return now
     started = next((step for step, action in enumerate(ran.outcomes[0].actions)
                     if action.startswith("partition states at startup")), 0)
-    for item in view.simulation.items_of(row, "moved"):
+    for item in simulation.items_of(case.row, "moved"):
         if item.event is ran.event and item.step > started and item.key[1] == broker and (
             item.key[-1] != "OnlinePartition"
         ):
@@ -183,94 +146,76 @@ def _state_at_startup(view: View, row: int, broker: int | None, now: Any) -> Any
 
 
 def _not_preferred(case: Case) -> list[Check]:
-    view, fields, row = case.view, case.fields, case.row
-    state = view.simulation.state
+    simulation, fields, row = case.simulation, case.fields, case.row
     checks = []
     if "replicas" in fields:
-        checks.append(Check("replicas", fields["replicas"], state.assignment(row).replicas))
-    leader = view.simulation.leaders_before.get(row)
-    if leader is None:
-        leadership = state.leadership(row)
-        leader = leadership.leader if leadership is not None else None
-    led = view.simulation.preferred(row) == leader
-    checks.append(Check("led by its preferred replica", fields["preferred"], led))
-    return checks
+        assigned = simulation.state.assignment(row).replicas
+        checks.append(Check("replicas", fields["replicas"], assigned))
+    leader = simulation.leaders_before.get(row)
+    led = simulation.preferred(row) == (case.leader() if leader is None else leader)
+    return [*checks, Check("led by its preferred replica", fields["preferred"], led)]
 
 
 def _balanced(case: Case) -> list[Check]:
     """Automatic balancing elects only where the preferred replica is in the ISR (since 2.6)."""
-    view, fields, row = case.view, case.fields, case.row
-    leadership = view.simulation.state.leadership(row)
-    if fields["trigger"] != "AutoTriggered" or leadership is None or not (
-        view.simulation.controller.profile.rebalances_in_isr
+    simulation, record = case.simulation, case.record()
+    if case.fields["trigger"] != "AutoTriggered" or record is None or not (
+        simulation.controller.profile.rebalances_in_isr
     ):
         return []
-    in_sync = view.simulation.preferred(row) in leadership.isr
+    in_sync = simulation.preferred(case.row) in record["isr"]
     return [Check("its preferred replica in sync", True, in_sync)]
 
 
 def _leader(case: Case) -> list[Check]:
-    view, fields, row = case.view, case.fields, case.row
-    leadership = view.simulation.state.leadership(row)
-    leader = MISSING if leadership is None else leadership.leader
-    return [Check("leader", fields["leader"], leader)]
+    return [Check("leader", case.fields["leader"], case.leader())]
 
 
 def _leader_before(case: Case) -> list[Check]:
     """A leader that the event itself may have replaced."""
-    view, fields, row = case.view, case.fields, case.row
-    leadership = view.simulation.state.leadership(row)
-    now = MISSING if leadership is None else leadership.leader
-    before = view.simulation.leaders_at_start.get(row, now)
-    return [Check("leader", fields["leader"], now if now == fields["leader"] else before)]
+    logged, now = case.fields["leader"], case.leader()
+    before = case.simulation.leaders_at_start.get(case.row, now)
+    return [Check("leader", logged, now if now == logged else before)]
 
 
 def _isr_updated(case: Case) -> list[Check]:
-    view, fields, row = case.view, case.fields, case.row
-    record = fields.get("record") or Record(isr=fields["isr"], version=fields["version"])
-    items = view.simulation.items_of(row, "update_metadata")
+    fields, ran = case.fields, case.simulation.ran
+    record = fields.get("record")
+    logged = {"isr": fields["isr"], "version": fields["version"]} if record is None else (
+        record.stated()
+    )
+    items = case.simulation.items_of(case.row, "update_metadata")
     last = max((item.order[0] for item in items), default=None)
-    event = view.simulation.ran[-1].event if view.simulation.ran else None
-    if event is not None and event.kind == "isr" and last == event.number:
+    if ran and ran[-1].event.kind == "isr" and ran[-1].event.number == last:
         # The request is announced first; a reassignment that it completes comes after.
-        return record_checks(record, min(
+        first = min(
             (item for item in items if item.order[0] == last), key=lambda item: item.order
-        ).fields)
-    leadership = view.simulation.state.leadership(row)
-    if leadership is None:
-        return record_checks(record, None)
-    return record_checks(record, {
-        "leader": leadership.leader, "leader_epoch": leadership.leader_epoch,
-        "isr": leadership.isr, "version": leadership.version,
-    })
+        )
+        return checks_of(logged, first.fields)
+    return checks_of(logged, case.record())
 
 
 def _epoch_updated(case: Case) -> list[Check]:
     """The epoch that an assignment change gave: it stands in the requests it sent."""
-    view, fields, row = case.view, case.fields, case.row
-    record = Record(leader_epoch=fields["leader_epoch"], version=fields.get("version"))
-    for item in view.simulation.items_of(row, "leader_and_isr"):
-        if item.fields["leader_epoch"] == fields["leader_epoch"]:
-            return record_checks(record, item.fields)
-    leadership = view.simulation.state.leadership(row)
-    if leadership is None:
-        return record_checks(record, None)
-    return record_checks(record, {
-        "leader_epoch": leadership.leader_epoch, "version": leadership.version,
-    })
+    logged = {
+        name: value for name, value in case.fields.items() if name in ("leader_epoch", "version")
+    }
+    for item in case.simulation.items_of(case.row, "leader_and_isr"):
+        if item.fields["leader_epoch"] == logged["leader_epoch"]:
+            return checks_of(logged, item.fields)
+    return checks_of(logged, case.record())
 
 
 def _sent_reassignment(case: Case) -> list[Check]:
-    view, fields, row = case.view, case.fields, case.row
-    record: Record = fields["record"]
+    logged = case.fields["record"].stated()
     found = None
-    for item in view.simulation.items_of(row, "leader_and_isr"):
-        if item.fields["leader_epoch"] == record.leader_epoch:
+    for item in case.simulation.items_of(case.row, "leader_and_isr"):
+        if item.fields["leader_epoch"] == logged.get("leader_epoch"):
             found = item.fields
     if found is None:
         return _state(case)
-    leader = Check("leader", fields["leader"], found["leader"])
-    return [*record_checks(record, found), leader]
+    leader = Check("leader", case.fields["leader"], found["leader"])
+    return [*checks_of(logged, found), leader]
 
 
 COMPARE: dict[str, Compare] = {

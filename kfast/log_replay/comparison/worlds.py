@@ -8,11 +8,14 @@ from typing import NamedTuple
 
 from kfast.log_replay.brokers import BrokerSide, Heard
 from kfast.log_replay.checks import Check
-from kfast.log_replay.comparison.cases import View
+from kfast.log_replay.comparison.broker_lines import BROKER_COMPARE
+from kfast.log_replay.comparison.cases import Case, Compare
+from kfast.log_replay.comparison.partition_lines import COMPARE
 from kfast.log_replay.engine.handlers import run
 from kfast.log_replay.engine.rows import Possibility
 from kfast.log_replay.engine.simulation import Ran, Simulation
 from kfast.log_replay.events.events import LogEvent, is_hole
+from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.values import Partition
 
 
@@ -105,9 +108,27 @@ class World:
                 self.traces[row] = Trace()
                 self.brokers.forget(row)
 
-    def view(self, term: int) -> View:
-        """What comparisons look at."""
-        return View(self.simulation, self.brokers, term)
+    def case(self, line: Statement, term: int) -> Case:
+        """A line, before it is compared with a row."""
+        return Case(self.simulation, self.brokers, term, line, line.fields, -1)
+
+    def unlisted(
+        self, case: Case, only: Iterable[Partition] | None = None
+    ) -> Iterator[tuple[Partition, int, list[Check]]]:
+        """Checks of what a line of unbalanced leaders leaves out: its broker leads all others."""
+        if case.line.kind != "not_preferred":
+            return
+        simulation, fields = self.simulation, case.line.fields
+        for partition in simulation.rows if only is None else only:
+            for row in () if partition in fields["partitions"] else simulation.rows_of(partition):
+                if simulation.preferred(row) == fields["broker"] and simulation.is_led(row):
+                    other = case._replace(fields={"preferred": True}, row=row)
+                    yield partition, row, COMPARE["not_preferred"](other)
+
+
+def compare_of(line: Statement) -> Compare | None:
+    """What compares a line with the rows of the partitions that it speaks of."""
+    return (BROKER_COMPARE if line.actor == "broker" else COMPARE).get(line.kind)
 
 
 def copy_of(world: World) -> World:

@@ -55,6 +55,12 @@ class Item:
         """Place among all items of the cluster."""
         return self.event.number, self.step
 
+    def agreement(self, logged: Mapping[str, Any] | None) -> int:
+        """How many values of a line are as predicted."""
+        if not logged:
+            return 0
+        return sum(1 for name, value in logged.items() if self.fields.get(name) == value)
+
 
 MOST_KEPT = 64
 """Items of one kind that are kept of a row: lines are about the latest."""
@@ -114,10 +120,18 @@ class Sending:
     deletes: dict[int, int] = field(default_factory=dict)
 
     @property
+    def stopped(self) -> dict[int, int]:
+        """How many replicas each broker stops, to be deleted or not."""
+        return {
+            broker: self.stops.get(broker, 0) + self.deletes.get(broker, 0)
+            for broker in {*self.stops, *self.deletes}
+        }
+
+    @property
     def asked(self) -> set[tuple[str, int]]:
         """Kinds of requests, each with a broker that it went to."""
         kinds = {"LeaderAndIsr": self.leads, "UpdateMetadata": self.recipients,
-                 "StopReplica": (*self.stops, *self.deletes)}
+                 "StopReplica": self.stopped}
         return {(kind, broker) for kind, brokers in kinds.items() for broker in brokers}
 
 

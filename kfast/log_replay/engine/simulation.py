@@ -357,7 +357,7 @@ class Simulation:
         for item in reversed(items.of(key[0])):
             if item.key != key or id(item.event) not in concerned:
                 continue
-            score = (by not in items.takers.get(item.serial, ()), _agreement(item.fields, logged))
+            score = (by not in items.takers.get(item.serial, ()), item.agreement(logged))
             if score >= best_score:
                 best, best_score = item, score
         if best is None:
@@ -467,9 +467,3 @@ class Simulation:
         if len(self.ran) > 2 * MOST_RAN:
             del self.ran[:-MOST_RAN]
         return ran
-
-
-def _agreement(fields: dict[str, Any], logged: dict[str, Any] | None) -> int:
-    if not logged:
-        return 0
-    return sum(1 for name, value in logged.items() if fields.get(name) == value)

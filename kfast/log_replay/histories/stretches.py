@@ -17,11 +17,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kfast.log_replay.checks import MISSING, Check, agrees
-from kfast.log_replay.comparison.broker_lines import BROKER_COMPARE
-from kfast.log_replay.comparison.cases import Case, View
 from kfast.log_replay.comparison.facts import ANSWER, BEFORE, BETWEEN, HOLE, WRITTEN
-from kfast.log_replay.comparison.partition_lines import COMPARE
-from kfast.log_replay.comparison.worlds import Trace, World, run_event
+from kfast.log_replay.comparison.worlds import Trace, World, compare_of, run_event
 from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility, Start
 from kfast.log_replay.events.clusters import Cluster
 from kfast.log_replay.events.events import POINTS, LogEvent
@@ -121,44 +118,19 @@ def go_on(
 def _compare(
     world: World, stretch: Stretch, line: Statement, number: int, only: set[Partition] | None
 ) -> None:
-    compare = (BROKER_COMPARE if line.actor == "broker" else COMPARE).get(line.kind)
+    compare = compare_of(line)
     if compare is None:
         return
     simulation = world.simulation
-    view = world.view(id(stretch.cluster.term_of.get(number)))
-    named = list(subjects(line))
-    for partition, fields in named:
-        if only is not None and partition not in only:
-            continue
-        for row in simulation.rows_of(partition):
-            possibility = simulation.possibility[row]
-            start = len(possibility.starts)
-            trace = world.traces.setdefault(row, Trace())
-            case = Case(view, line, fields, row)
-            trace.checks += [(number, start, check) for check in compare(case)]
-    if line.kind == "not_preferred":
-        _compare_unlisted(world, view, line, number, {p for p, _ in named}, only)
-
-
-def _compare_unlisted(
-    world: World, view: View, line: Statement, number: int, listed: set[Partition],
-    only: set[Partition] | None,
-) -> None:
-    """Partitions that the line does not list are led by their preferred replica, this broker."""
-    simulation = world.simulation
-    for partition in list(simulation.rows) if only is None else only:
-        if partition in listed:
-            continue
-        for row in simulation.rows_of(partition):
-            if simulation.preferred(row) != line.fields["broker"] or not simulation.is_led(row):
-                continue
-            checks = COMPARE["not_preferred"](
-                Case(view, line, {"preferred": True}, row)
-            )
-            start = len(simulation.possibility[row].starts)
-            world.traces.setdefault(row, Trace()).checks += [
-                (number, start, check) for check in checks
-            ]
+    case = world.case(line, id(stretch.cluster.term_of.get(number)))
+    compared = [
+        (row, compare(case._replace(fields=fields, row=row)))
+        for partition, fields in subjects(line) if only is None or partition in only
+        for row in simulation.rows_of(partition)
+    ] + [(row, checks) for _, row, checks in world.unlisted(case, only)]
+    for row, checks in compared:
+        start = len(simulation.possibility[row].starts)
+        world.traces.setdefault(row, Trace()).checks += [(number, start, c) for c in checks]
 
 
 # --- judging possibilities ----------------------------------------------------------------------

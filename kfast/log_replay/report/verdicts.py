@@ -9,9 +9,6 @@ from typing import Any
 from kfast.controllers import find_profile
 from kfast.log_replay.brokers import BrokerSide
 from kfast.log_replay.checks import MISSING, Check, agrees
-from kfast.log_replay.comparison.absent_controllers import absent_controller_facts
-from kfast.log_replay.comparison.broker_lines import BROKER_COMPARE
-from kfast.log_replay.comparison.cases import Case, View
 from kfast.log_replay.comparison.cluster_claims import Claim, ClusterView
 from kfast.log_replay.comparison.cluster_lines import CLUSTER_COMPARE
 from kfast.log_replay.comparison.counts import broker_epoch
@@ -25,12 +22,12 @@ from kfast.log_replay.comparison.facts import (
     WRITES,
     WRITTEN,
     Fact,
+    absent_controller_facts,
     name_of,
     unpredicted,
 )
 from kfast.log_replay.comparison.missing_decisions import Decisions
-from kfast.log_replay.comparison.partition_lines import COMPARE
-from kfast.log_replay.comparison.worlds import World, run_event
+from kfast.log_replay.comparison.worlds import World, compare_of, run_event
 from kfast.log_replay.engine.rows import (
     UNKNOWN_EPOCH,
     Possibility,
@@ -264,46 +261,28 @@ class Checker:
         ))
 
     def _check_partitions(self, line: Statement, number: int, term: int) -> None:
-        compare = (BROKER_COMPARE if line.actor == "broker" else COMPARE).get(line.kind)
+        compare = compare_of(line)
         if compare is None:
             return
-        view = View(self.world.simulation, self.world.brokers, term)
-        listed = set()
+        simulation, case = self.world.simulation, self.world.case(line, term)
         for partition, fields in subjects(line):
-            listed.add(partition)
-            rows = view.simulation.rows_of(partition) or view.simulation.freed.get(partition, [])
-            if not rows and line.actor == "broker" and not view.simulation.ran:
+            rows = simulation.rows_of(partition) or simulation.freed.get(partition, [])
+            if rows:
+                for check in compare(case._replace(fields=fields, row=rows[0])):
+                    self._judge(number, partition, check)
+            elif line.actor == "broker" and not simulation.ran:
                 self.facts.append(Fact(number, "partition", name_of(partition), "exists", None,
                                        ADOPTED, REMEMBERED))
-                continue
-            if not rows:
+            else:
                 self.facts.append(Fact(number, "partition", name_of(partition), "exists", MISSING,
                                        CONTRADICTED))
-                continue
-            for check in compare(Case(view, line, fields, rows[0])):
-                self._judge(number, partition, check)
-        if line.kind == "not_preferred":
-            self._check_unlisted(view, line, number, listed)
-
-    def _check_unlisted(
-        self, view: View, line: Statement, number: int, listed: set[Partition]
-    ) -> None:
-        """All other partitions of the broker are led by it: one fact, unless one is not."""
-        simulation = view.simulation
-        wrong = []
-        for partition in simulation.rows:
-            for row in simulation.rows_of(partition):
-                if partition in listed or simulation.preferred(row) != line.fields["broker"]:
-                    continue
-                if not simulation.is_led(row):
-                    continue
-                checks = COMPARE["not_preferred"](
-                Case(view, line, {"preferred": True}, row)
+        if line.kind == "not_preferred":  # One fact of all others, unless one is not led by it.
+            wrong = frozenset(
+                name_of(partition) for partition, _, checks in self.world.unlisted(case)
+                if not all(map(agrees, checks))
             )
-                if not all(agrees(check) for check in checks):
-                    wrong.append(name_of(partition))
-        subject = f"broker {line.fields['broker']}"
-        self._say(number, Claim("all others led by it", subject, frozenset(), frozenset(wrong)))
+            subject = f"broker {line.fields['broker']}"
+            self._say(number, Claim("all others led by it", subject, frozenset(), wrong))
 
     def _judge(self, number: int, partition: Partition, check: Check) -> None:
         """Judge a value that a line says of a partition."""

@@ -14,7 +14,7 @@ Partition = tuple[str, int]
 _NUMBER = re.compile(r"-?\d+")
 _PARTITION = re.compile(r"\[?([\w.-]+)(?:-|,\s*|, partition=)(\d+)\]?$")
 _RECORD = re.compile(
-    r"\(?Leader:(-?\d+),\s*ISR:([-\d,]*),\s*(?:LeaderRecoveryState:(\w+),\s*)?LeaderEpoch:(-?\d+),"
+    r"\(?Leader:(-?\d+),\s*ISR:([-\d,]*),\s*(?:LeaderRecoveryState:\w+,\s*)?LeaderEpoch:(-?\d+),"
     r"\s*(?:(?:ZkVersion|PartitionEpoch):(-?\d+),\s*)?ControllerEpoch:(-?\d+)\)?"
 )
 _FIELD = re.compile(
@@ -36,8 +36,11 @@ class Record(NamedTuple):
     replicas: tuple[int, ...] | None = None
     adding: tuple[int, ...] | None = None
     removing: tuple[int, ...] | None = None
-    recovery: str | None = None
     is_new: bool | None = None
+
+    def stated(self) -> dict[str, Any]:
+        """The fields that the line says."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
 
 
 class Assigned(NamedTuple):
@@ -133,10 +136,8 @@ def record(text: str) -> Record:
     found = _RECORD.search(text)
     if found is None:
         raise ValueError(f"{text[:60]!r} is no leader and ISR")
-    version = None if found[5] is None else int(found[5])
-    return Record(
-        int(found[1]), int(found[4]), ids(found[2]), version, int(found[6]), recovery=found[3]
-    )
+    version = None if found[4] is None else int(found[4])
+    return Record(int(found[1]), int(found[3]), ids(found[2]), version, int(found[5]))
 
 
 _FIELD_NAMES = {
@@ -160,8 +161,6 @@ def fields(text: str) -> Record:
             fields[_FIELD_NAMES[low]] = int(value)
         elif low in _LIST_NAMES and _LIST_NAMES[low] not in fields:
             fields[_LIST_NAMES[low]] = ids(value)
-        elif low == "leaderrecoverystate" and value:
-            fields["recovery"] = value
         elif low == "isnew":
             fields["is_new"] = value == "true"
     if members:
