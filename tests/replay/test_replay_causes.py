@@ -197,8 +197,7 @@ def test_who_stays_is_believed_of_members_that_went(survivor, isr):
     first = event("resume", 0, registered={1: 0, 2: 0, 3: 0})
     possibility = Possibility(("t", 0), 0)
     start = Start(first, "", 1, (1, 2), (1, 2), 5, 7, 4)
-    simulation.rebuild(set(), [(possibility, with_states(row_of(possibility, start), {1, 2, 3}))],
-                 {1: 0, 2: 0, 3: 0})
+    simulation.rebuild(set(), [(possibility, with_states(row_of(possibility, start), {1, 2, 3}))])
     run(simulation, first)
     known = {} if survivor is None else {"survivors": {("t", 0): survivor}}
     run(simulation, event("brokers", 1, added=(), bounced=(), deleted=(1, 2), live=(3,), **known))
@@ -226,8 +225,7 @@ def test_what_a_reassignment_takes_out_goes_in_the_order_of_its_lines(order, isr
     first = event("resume", 0, registered={1: 0, 2: 0, 3: 0})
     possibility = Possibility(("t", 0), 0)
     start = Start(first, "", 3, (1, 2, 3), (3, 1, 2), 5, 7, 4)
-    simulation.rebuild(set(), [(possibility, with_states(row_of(possibility, start), {1, 2, 3}))],
-                 {1: 0, 2: 0, 3: 0})
+    simulation.rebuild(set(), [(possibility, with_states(row_of(possibility, start), {1, 2, 3}))])
     run(simulation, first)
     run(simulation, event("reassign", 1, targets={("t", 0): (3,)}, order={("t", 0): order}))
     shrunk = {item.key[1]: item.fields for item in simulation.items_of(0, "shrunk")}
@@ -246,8 +244,7 @@ def test_a_reassignment_may_end_within_the_election_of_a_controller():
     first = event("resume", 0, registered={1: 0, 2: 0, 3: 0})
     possibility = Possibility(("t", 0), 0)
     start = Start(first, "", 1, (1, 2), (1, 2), 5, 7, 4)
-    simulation.rebuild(set(), [(possibility, with_states(row_of(possibility, start), {1, 2, 3}))],
-                 {1: 0, 2: 0, 3: 0})
+    simulation.rebuild(set(), [(possibility, with_states(row_of(possibility, start), {1, 2, 3}))])
     run(simulation, first)
     run(simulation, event("reassign", 1, targets={("t", 0): (3,)}))
     run(simulation, event("isr_written", 2, updates={("t", 0): (1, 2, 3)}))

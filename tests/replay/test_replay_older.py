@@ -124,7 +124,7 @@ def simulation():
     possibility = Possibility(("t", 0), 0)
     start = Start(first, "", 1, (1, 2), (1, 2), 5, 7, 4)
     row = with_states(row_of(possibility, start), {1, 2, 3})
-    made.rebuild(set(), [(possibility, row)], {1: 0, 2: 0, 3: 0})
+    made.rebuild(set(), [(possibility, row)])
     run(made, first)
     return made
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kfast.log_replay.brokers import BrokerSide, Heard
 from kfast.log_replay.checks import Check
@@ -97,9 +97,26 @@ class World:
                 Life(possibility, self.traces.pop(row, Trace()), None)
             )
         if gone:
-            moved = simulation.rebuild(gone, (), None)
-            self.brokers.move_rows(moved)
-            self.traces = {moved[r]: trace for r, trace in self.traces.items() if r in moved}
+            self.rebuild(gone)
+
+    def rebuild(
+        self, dropped: set[int], added: Sequence[tuple[Possibility, dict[str, Any]]] = ()
+    ) -> None:
+        """Change the rows; traces and memories go with them."""
+        moved = self.simulation.rebuild(dropped, added)
+        self.brokers.move_rows(moved)
+        self.traces = {moved[r]: trace for r, trace in self.traces.items() if r in moved}
+        for row, (possibility, _) in enumerate(added, len(moved)):
+            self.traces[row] = Trace(wrong=possibility.inherited)
+
+    def only(self, partitions: Container[Partition]) -> World:
+        """Make an independent copy with the rows of some partitions alone."""
+        world = copy_of(self)
+        world.rebuild({
+            row for row, possibility in enumerate(world.simulation.possibility)
+            if possibility.partition not in partitions
+        })
+        return world
 
     def reset(self, before: list[Possibility]) -> None:
         """Begin anew for rows that an event gave to other partitions."""

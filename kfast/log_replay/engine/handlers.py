@@ -379,12 +379,10 @@ def _isr_written(simulation: Simulation, event: LogEvent) -> list[int]:
     live = simulation.registered - simulation.shutting_down
     for partition, isr in event.fields["updates"].items():
         for row in simulation.rows_of(partition):
-            if simulation.stored_record(row) is None:
-                continue
-            caught_up = [b for b in simulation.state.assignment(row).replicas if b in live]
-            wanted = set(isr or caught_up)
-            ordered = [b for b in simulation.state.assignment(row).replicas if b in wanted]
-            _write_isr(simulation, row, ordered, event)
+            if simulation.stored_record(row) is not None:
+                members = isr or live  # Where no line says it, all live replicas caught up.
+                ordered = [b for b in simulation.state.assignment(row).replicas if b in members]
+                _write_isr(simulation, row, ordered, event)
     return []
 
 

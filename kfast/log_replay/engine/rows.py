@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-
 from kfast.log_replay.events.events import LogEvent, is_hole
 from kfast.log_replay.wording.values import Partition
 
@@ -72,8 +70,6 @@ class Possibility:
         What was adopted, point by point; empty for a partition that the log sees created.
     cost : float
         Of what was adopted.
-    last_known : (leader, ISR, leader epoch, version) or None
-        Record before the last adoption; epochs are None where they were not known.
     inherited : float
         Checks from before the last adoption that disagree.
     creation : LogEvent or None
@@ -84,7 +80,6 @@ class Possibility:
     number: int
     starts: list[Start] = field(default_factory=list)
     cost: float = 0.0
-    last_known: tuple[int, tuple[int, ...], int | None, int | None] | None = None
     inherited: float = 0.0
     creation: LogEvent | None = None
 
@@ -130,20 +125,3 @@ def with_states(row: dict[str, Any], up: Iterable[int]) -> dict[str, Any]:
     row["replica_state_broker_ids"] = list(row["replicas"])
     row["replica_states"] = [2 if broker in live else 3 for broker in row["replicas"]]
     return row
-
-
-def brokers_table(table: pa.Table, brokers: dict[int, int], partitions: pa.Table) -> pa.Table:
-    """Table of brokers in which exactly some are registered."""
-    ids = set(table.column("broker_id").to_pylist()) | set(brokers)
-    for name in ("replicas", "isr"):
-        for listed in partitions.column(name).to_pylist():
-            ids.update(listed or ())
-    known = dict(zip(table.column("broker_id").to_pylist(),
-                     table.column("epoch").to_pylist(), strict=True))
-    ordered = sorted(ids)
-    return pa.table({
-        "broker_id": pa.array(ordered, pa.int32()),
-        "registered": pa.array([b in brokers for b in ordered]),
-        "shutting_down": pa.array([False] * len(ordered)),
-        "epoch": pa.array([brokers.get(b) or known.get(b) or 0 for b in ordered], pa.int64()),
-    })

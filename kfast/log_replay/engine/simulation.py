@@ -27,7 +27,13 @@ from kfast.log_replay.engine.predictions import (
     items_of,
     sendings_of,
 )
-from kfast.log_replay.engine.rows import Possibility, brokers_table, plain_topic
+from kfast.log_replay.engine.rows import (
+    Possibility,
+    Start,
+    plain_topic,
+    row_of,
+    with_states,
+)
 from kfast.log_replay.events.events import POINTS, TIE_MS, LogEvent
 from kfast.log_replay.wording.values import Partition
 from kfast.state import ClusterState, Leadership, mutators
@@ -97,19 +103,21 @@ class Simulation:
 
     # --- rows -----------------------------------------------------------------------------------
 
+    def live_at(self, start: Start) -> set[int]:
+        """Brokers that are live where a record is adopted, as far as lines tell."""
+        registered = start.point.fields.get("registered")
+        return set(self.registered if registered is None else registered) or set(start.replicas)
+
+    def row_of(self, possibility: Possibility) -> dict[str, Any]:
+        """A partition as it was adopted last, as a row of a table; in mid-term with its states."""
+        start = possibility.starts[-1]
+        row = row_of(possibility, start)
+        return with_states(row, self.live_at(start)) if start.point.kind == "resume" else row
+
     def rebuild(
-        self, dropped: set[int], added: Iterable[tuple[Possibility, dict[str, Any]]],
-        brokers: dict[int, int] | None,
+        self, dropped: set[int], added: Iterable[tuple[Possibility, dict[str, Any]]]
     ) -> dict[int, int]:
         """Make the state anew without some rows and with others.
-
-        Parameters
-        ----------
-        dropped : set of int
-            Rows.
-        added : iterable of (Possibility, row)
-        brokers : mapping of broker id to epoch, or None
-            Who is registered from now on; None leaves it.
 
         Returns
         -------
@@ -134,12 +142,9 @@ class Simulation:
         names = set(partitions.column("topic").to_pylist())
         there = [topic in names for topic in tables.topics.column("topic").to_pylist()]
         topics = tables.topics.filter(pa.array(there, pa.bool_()))
-        table = tables.brokers if brokers is None else brokers_table(
-            tables.brokers, brokers, partitions
-        )
         unclean = self.state.default_unclean_leader_election
         targets = self.state.reassignment_targets
-        self.state = ClusterState.from_tables(table, topics, partitions, tables.cluster)
+        self.state = ClusterState.from_tables(tables.brokers, topics, partitions, tables.cluster)
         self.state.reassignment_targets = {
             old[row]: ids for row, ids in targets.items() if row in old
         }

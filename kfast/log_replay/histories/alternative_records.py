@@ -10,11 +10,8 @@ import dataclasses
 from collections import Counter
 
 from kfast.log_replay.checks import MISSING, agrees
-from kfast.log_replay.comparison.facts import BETWEEN, HOLE
-from kfast.log_replay.comparison.worlds import Trace, World, copy_of
-from kfast.log_replay.engine.rows import Possibility
-from kfast.log_replay.events.events import LogEvent
-from kfast.log_replay.histories.explorer import Explorer
+from kfast.log_replay.comparison.worlds import World
+from kfast.log_replay.histories.explorer import Explorer, Troubled
 from kfast.log_replay.histories.stretches import Stretch, go_through
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Partition
@@ -28,35 +25,27 @@ TOGETHER, MANY = 0.8, 3
 """So much less adopting costs for partitions of which so many changed in the same way."""
 
 
-def try_others(
-    explorer: Explorer, before: World, stretch: Stretch, troubled: dict[Partition, float]
-) -> None:
-    """Simulate troubled partitions again, with everything their records may have become."""
-    world = copy_of(before)
-    explorer.only(world, set(troubled))
-    point = stretch.point
-    parents = {}
-    for row, possibility in enumerate(world.simulation.possibility):
-        parents[possibility.partition] = dataclasses.replace(
-            possibility, last_known=_last_known(world, row),
-            inherited=world.traces[row].wrong,
-        )
+def try_others(explorer: Explorer, before: World, troubled: Troubled) -> Troubled:
+    """Simulate partitions again, with all that their records may have become, and choose."""
+    world = before.only(troubled)
+    stretch = explorer.stretch
+    parents = {
+        possibility.partition: dataclasses.replace(
+            possibility, inherited=world.traces[row].wrong
+        ) for row, possibility in enumerate(world.simulation.possibility)
+    }
     if not parents:
-        return
+        return troubled
     together = _together(explorer, stretch, troubled)
-    assignments = _listed_assignments(stretch, set(parents) & explorer.unheard)
-    for reason in (HOLE, BETWEEN):
-        some = {
-            p: parent for p, parent in parents.items()
-            if (p in explorer.unheard) == (reason == HOLE)
-        }
-        _add_others(explorer, world, point, some, reason, assignments)
+    explorer.add(world, stretch.point, parents.values(),
+                 _listed_assignments(stretch, set(parents) & explorer.unheard))
     for possibility in world.simulation.possibility:
         parent = parents[possibility.partition]
         if possibility.partition in together and possibility.number != parent.number:
             possibility.cost -= TOGETHER
     go_through(world, stretch, stretch.lines_about(parents), set(parents))
     explorer.merge(world, set(parents))
+    return explorer.choose()
 
 
 def _listed_assignments(
@@ -84,9 +73,7 @@ def _listed_assignments(
     return {partition: listed for partition, (listed, n) in found.items() if n > 1}
 
 
-def _together(
-    explorer: Explorer, stretch: Stretch, troubled: dict[Partition, float]
-) -> set[Partition]:
+def _together(explorer: Explorer, stretch: Stretch, troubled: Troubled) -> set[Partition]:
     """Partitions that lines disagree with in the same way as with several others."""
     groups: dict[tuple[object, ...], set[Partition]] = {}
     for life in explorer.world.lives(troubled):
@@ -100,32 +87,3 @@ def _together(
             signs.append((explorer.statements[number].kind, check.field, change))
         groups.setdefault(tuple(signs), set()).add(life.possibility.partition)
     return {p for some in groups.values() if len(some) >= MANY for p in some}
-
-
-def _add_others(
-    explorer: Explorer, world: World, point: LogEvent, parents: dict[Partition, Possibility],
-    reason: str, assignments: dict[Partition, tuple[int, ...]],
-) -> None:
-    before = explorer.numbers
-    explorer.add(world, point, dict(parents), reason, assignments)
-    for possibility in world.simulation.possibility:
-        if possibility.number > before:
-            parent = parents[possibility.partition]
-            possibility.last_known = parent.last_known
-            possibility.inherited = parent.inherited
-    for row, possibility in enumerate(world.simulation.possibility):
-        if possibility.number > before:
-            world.traces[row] = Trace(wrong=possibility.inherited)
-
-
-def _last_known(
-    world: World, row: int
-) -> tuple[int, tuple[int, ...], int | None, int | None] | None:
-    leadership = world.simulation.state.leadership(row)
-    if leadership is None:
-        return None
-    possibility = world.simulation.possibility[row]
-    epoch, version, _ = possibility.unknown()
-    earlier = possibility.last_known or (None, None, None, None)
-    return (leadership.leader, leadership.isr, earlier[2] if epoch else leadership.leader_epoch,
-            earlier[3] if version else leadership.version)

@@ -3,48 +3,28 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from kfast.controllers import Profile
 from kfast.log_replay.brokers import BrokerSide
-from kfast.log_replay.checks import MISSING
-from kfast.log_replay.comparison.worlds import Life, Trace, World, copy_of
+from kfast.log_replay.checks import MISSING, agrees
+from kfast.log_replay.comparison.facts import BEFORE, BETWEEN, HOLE
+from kfast.log_replay.comparison.worlds import Life, Trace, World
 from kfast.log_replay.engine.predictions import RowItems
-from kfast.log_replay.engine.rows import (
-    UNKNOWN_EPOCH,
-    Possibility,
-    made_anew,
-    row_of,
-    with_states,
-)
+from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility
 from kfast.log_replay.engine.simulation import Simulation
 from kfast.log_replay.events.clusters import Cluster
 from kfast.log_replay.events.events import POINTS, LogEvent
 from kfast.log_replay.histories.epoch_offsets import settle, settle_trace, shifted
-from kfast.log_replay.histories.stretches import (
-    COST,
-    Contest,
-    judge,
-    starts_of,
-)
+from kfast.log_replay.histories.stretches import COST, Contest, Stretch, judge, starts_of
 from kfast.log_replay.steps import Steps
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.values import Partition
 
-IMPOSSIBLE = 3.0
-"""Cost of an adopted record that cannot come after the one before."""
-
-
-@dataclass
-class Saved:
-    """What an explorer has found at some time."""
-
-    world: World
-    known: dict[Partition, float]
-    contests: dict[Partition, list[Contest]]
-    first_statements: dict[Partition, list[tuple[int, str, str]]]
-    events: list[LogEvent]
+Troubled = dict[Partition, float]
+"""Partitions that lines disagree with, and how many."""
 
 
 class Explorer:
@@ -86,7 +66,6 @@ class Explorer:
         self.first_statements: dict[Partition, list[tuple[int, str, str]]] = {}
         self.begin = -1
         self.first = 0
-        self.past_cost = 0.0
         self.adopted: dict[tuple[int, Partition, str], str] = {}
 
     def cut(self) -> None:
@@ -95,6 +74,11 @@ class Explorer:
         if self.first < len(events):
             del lines[bisect.bisect_left(lines, events[self.first].at) :]
         del events[self.first :]
+
+    @property
+    def stretch(self) -> Stretch:
+        """The stretch at hand, with the events that were found in it so far."""
+        return Stretch(self.cluster, self.statements, self.first, self.next_cut(self.first))
 
     def everywhere(self) -> list[Partition]:
         """Partitions that are there, and those deleted in the stretch at hand."""
@@ -113,21 +97,8 @@ class Explorer:
             cut -= 1
         return cut
 
-    def cost(self, partitions: set[Partition]) -> float:
-        """What some partitions' histories and the hidden events cost together."""
-        total = self.past_cost + self._hidden_cost()
-        for life in self.world.lives(partitions):
-            total += judge(life.possibility, life.trace)[0] + life.possibility.cost
-        return total
-
-    def _hidden_cost(self) -> float:
-        """What the hidden events of the stretch at hand cost."""
-        events = self.cluster.events[self.first : self.next_cut(self.first)]
-        return sum(COST[event.fields["reason"]] for event in events if "reason" in event.fields)
-
     def end_stretch(self) -> None:
         """Keep of the stretch at hand what was adopted, and how much of each trace disagrees."""
-        self.past_cost += self._hidden_cost()
         world = self.world
         for partition, first_statements in self.first_statements.items():
             for number, field, reason in first_statements:
@@ -144,112 +115,80 @@ class Explorer:
             wrong, _ = judge(world.simulation.possibility[row], trace)
             world.traces[row] = Trace(wrong=wrong)
 
-    def save(self) -> Saved:
-        """Everything that was found so far."""
-        return Saved(
-            copy_of(self.world), dict(self.known),
-            {p: list(some) for p, some in self.contests.items()},
-            {p: list(some) for p, some in self.first_statements.items()}, list(self.cluster.events),
-        )
-
-    def restore(self, saved: Saved) -> None:
-        """Go back to what was found before; what was saved may be used once."""
-        self.world, self.known = saved.world, saved.known
-        self.contests, self.first_statements = saved.contests, saved.first_statements
-        self.cluster.events[:] = saved.events
-
     def add(
-        self, world: World, point: LogEvent, parents: dict[Partition, Possibility | None],
-        reason: str, assignments: Mapping[Partition, tuple[int, ...]] | None = None,
+        self, world: World, point: LogEvent, parents: Iterable[Possibility],
+        assignments: Mapping[Partition, tuple[int, ...]] = MappingProxyType({}),
     ) -> None:
         """Add a row for everything that the records of some partitions may be at a point.
 
-        `assignments` are those that have changed before it.
+        `parents` are what they were before; `assignments` those that have changed before it.
         """
         added = []
         simulation = world.simulation
-        up = point.fields.get("registered")
-        for partition, parent in parents.items():
+        for parent in parents:
+            partition = parent.partition
             replicas = self.cluster.assignments.get(partition, ())
-            ordered = True
-            if parent is not None:
+            is_born = not parent.starts and parent.creation is None
+            if is_born:
+                reason = BEFORE
+            else:
+                reason = HOLE if partition in self.unheard else BETWEEN
                 rows = simulation.rows_of(partition)
                 replicas = simulation.state.assignment(rows[0]).replicas if rows else replicas
-                replicas = (assignments or {}).get(partition, replicas)
-            else:
-                ordered = len(replicas) < 2 or partition in self.cluster.ordered
+                replicas = assignments.get(partition, replicas)
+            ordered = not is_born or len(replicas) < 2 or partition in self.cluster.ordered
             for start, odd in starts_of(replicas, ordered, point, reason):
                 self.numbers += 1
-                starts = [*parent.starts, start] if parent is not None else [start]
-                possibility = Possibility(
-                    partition, self.numbers, starts, creation=parent.creation if parent else None
+                possibility = replace(
+                    parent, number=self.numbers, starts=[*parent.starts, start],
+                    cost=parent.cost + COST[reason] + odd,
                 )
-                possibility.cost = COST[reason] + odd + (parent.cost if parent else 0.0)
-                row = row_of(possibility, start)
-                if point.kind == "resume":
-                    live = simulation.registered if up is None else set(up)
-                    everyone = live or set(replicas)
-                    row = with_states(row, everyone)
-                added.append((possibility, row))
+                added.append((possibility, simulation.row_of(possibility)))
         if added:
-            self.rebuild(world, set(), added)
+            world.rebuild(set(), added)
 
-    def rebuild(
-        self, world: World, dropped: set[int], added: list[tuple[Possibility, dict[str, object]]]
-    ) -> None:
-        """Change the rows of a world; traces and memories go with them."""
-        moved = world.simulation.rebuild(dropped, added, None)
-        world.brokers.move_rows(moved)
-        world.traces = {moved[r]: trace for r, trace in world.traces.items() if r in moved}
-        for row, (possibility, _) in enumerate(added, len(moved)):
-            world.traces[row] = Trace(wrong=possibility.inherited)
-
-    def choose(self) -> dict[Partition, float]:
+    def choose(self) -> Troubled:
         """Keep the best row of each partition; returns those that lines disagree with, newly."""
         world = self.world
         simulation = world.simulation
         dropped: set[int] = set()
-        troubled: dict[Partition, float] = {}
+        troubled: Troubled = {}
         for partition, lives in list(world.gone.items()):
             groups: dict[int, list[Life]] = {}
             for life in lives:
                 groups.setdefault(id(life.possibility.creation), []).append(life)
             chosen = [self._best(partition, some) for some in groups.values()]
-            world.gone[partition] = [best[1] for best in chosen]
-            wrong = sum(best[2] for best in chosen)
-            if wrong > self.known.get(partition, 0.0) + 0.5:
-                troubled[partition] = wrong
-        for partition in list(simulation.rows):
-            rows = simulation.rows[partition]
-            best = self._best(partition, [
+            world.gone[partition] = [life for life, _ in chosen]
+            troubled[partition] = sum(wrong for _, wrong in chosen)
+        for partition, rows in list(simulation.rows.items()):
+            best, wrong = self._best(partition, [
                 Life(simulation.possibility[row], world.traces.setdefault(row, Trace()), row)
                 for row in rows
             ])
-            dropped |= {row for row in rows if row != best[1].row}
-            if best[2] > self.known.get(partition, 0.0) * (partition not in world.gone) + 0.5:
-                troubled[partition] = troubled.get(partition, 0.0) + best[2]
+            dropped |= {row for row in rows if row != best.row}
+            troubled[partition] = troubled.get(partition, 0.0) + wrong
         if dropped:
-            self.rebuild(world, dropped, [])
-        return troubled
+            world.rebuild(dropped)
+        return self.unexplained(troubled)
 
-    def _best(
-        self, partition: Partition, lives: Sequence[Life]
-    ) -> tuple[float, Life, float, dict[str, int]]:
-        """Settle the possibility that costs least; its cost, itself, what disagrees, its counts."""
-        judged = []
-        for life in lives:
-            wrong, found = judge(life.possibility, life.trace)
-            wrong += self._impossible(life.possibility, found)
-            judged.append((wrong + life.possibility.cost, life, wrong, found))
-        best = min(judged, key=lambda entry: entry[0])
-        winner = best[1].possibility
+    def unexplained(self, troubled: Troubled) -> Troubled:
+        """Partitions that lines disagree with, newly, of some."""
+        return {
+            p: wrong for p, wrong in troubled.items() if wrong > self.known.get(p, 0.0) + 0.5
+        }
+
+    def _best(self, partition: Partition, lives: Sequence[Life]) -> tuple[Life, float]:
+        """Settle the possibility that costs least; itself, and what disagrees with it."""
+        judged = [(life, *judge(life.possibility, life.trace)) for life in lives]
+        best, wrong, found = min(judged, key=lambda one: one[1] + one[0].possibility.cost)
+        winner = best.possibility
         if len(lives) > 1 and winner.starts and winner.number:
-            losers = [life.trace for life in lives if life is not best[1]]
+            losers = [life.trace for life in lives if life is not best]
             self.contests.setdefault(partition, []).append(
-                Contest(winner.starts[-1].reason, self.begin, best[1].trace, losers)
+                Contest(winner.starts[-1].reason, self.begin, best.trace, losers)
             )
-        self.settle(best[1], best[3])
-        return best
+        self.settle(best, found)
+        return best, wrong
 
     def settle(self, life: Life, found: dict[str, int]) -> None:
         """Give a possibility what lines told of its start, and note which lines were the first."""
@@ -275,34 +214,53 @@ class Explorer:
         else:
             settle(self.world, life.row, found)
 
-    def _impossible(self, possibility: Possibility, found: dict[str, int]) -> float:
-        """Cost of an adopted record that cannot have followed the one before it."""
-        last = possibility.last_known
-        if last is None or not possibility.starts:
-            return 0.0
-        leader, isr, epoch, version = last
-        start = possibility.starts[-1]
-        new_epoch = found.get("epoch", start.leader_epoch)
-        new_version = found.get("version", start.version)
-        if made_anew(replace(start, leader_epoch=new_epoch, version=new_version), epoch, version):
-            return 0.0
-        cost = 0.0
-        changed = start.leader != leader
-        if epoch is not None and new_epoch is not None:
-            cost += IMPOSSIBLE * (new_epoch < epoch + changed)
-        if version is not None and new_version is not None:
-            least = (new_epoch or 0) - (epoch or 0) if None not in (epoch, new_epoch) else 0
-            differs = changed or set(start.isr) != set(isr)
-            cost += IMPOSSIBLE * (new_version < version + max(least, int(differs)))
-        return cost
+    # --- trying out events ----------------------------------------------------------------------
 
-    def only(self, world: World, partitions: set[Partition]) -> None:
-        """Drop the rows of all other partitions from a world."""
-        dropped = {
-            row for row, possibility in enumerate(world.simulation.possibility)
-            if possibility.partition not in partitions
+    def begin_again(self, before: World, partitions: set[Partition]) -> World:
+        """The world at the beginning of a stretch, with what was chosen there for partitions."""
+        world = before.only(partitions)
+        simulation, point = world.simulation, self.stretch.point
+        chosen = [
+            possibility for possibility, _, _ in self.world.lives(partitions)
+            if possibility.starts and possibility.starts[-1].point is point
+        ]
+        if chosen:
+            dropped = {row for p in chosen for row in simulation.rows.get(p.partition, ())}
+            world.rebuild(dropped, [(p, simulation.row_of(p)) for p in chosen])
+        return world
+
+    def n_wrong(self, world: World, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """Number of checks of the stretch that disagree in a world, by partition."""
+        return {
+            p: sum(self._n_wrong(life) for life in world.lives([p])) for p in partitions
         }
-        self.rebuild(world, dropped, [])
+
+    def _n_wrong(self, life: Life) -> int:
+        unknown = dict(zip(
+            ("epoch", "version", "record_epoch"), life.possibility.unknown(), strict=True
+        ))
+        return sum(
+            1 for number, _, check in life.trace.checks
+            if self.begin <= number and check.predicted is not None and not agrees(check)
+            and not (unknown.get(check.counted, False) and check.predicted is not MISSING)
+        )
+
+    def take(
+        self, world: World, partitions: set[Partition], reason: str, troubled: Troubled
+    ) -> None:
+        """Take some partitions' rows from another world, and note what decided for it."""
+        lost = {p: [life.trace for life in self.world.lives([p])] for p in partitions}
+        self.merge(world, partitions)
+        for partition in partitions:
+            troubled[partition] = 0.0
+            lives = list(self.world.lives([partition]))
+            for life, trace in zip(lives, lost[partition], strict=False):
+                wrong, found = judge(life.possibility, life.trace)
+                self.settle(life, found)
+                troubled[partition] += wrong
+                self.contests.setdefault(partition, []).append(
+                    Contest(reason, self.begin, life.trace, [trace])
+                )
 
     def merge(self, other: World, partitions: set[Partition]) -> None:
         """Take rows of some partitions from another world instead of one's own."""
@@ -322,7 +280,7 @@ class Explorer:
             if possibility.partition in partitions and row in places
         ]
         added = [(other.simulation.possibility[row], tables[places[row]]) for row in taken]
-        self.rebuild(world, dropped, added)
+        world.rebuild(dropped, added)
         first = len(world.simulation.possibility) - len(added)
         moved = {row: first + at for at, row in enumerate(taken)}
         for row, to in moved.items():

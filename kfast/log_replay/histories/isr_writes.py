@@ -19,9 +19,8 @@ from typing import NamedTuple
 from kfast.log_replay.comparison.facts import WRITTEN
 from kfast.log_replay.comparison.worlds import World
 from kfast.log_replay.events.events import LogEvent, is_hole
-from kfast.log_replay.histories.explorer import Explorer
+from kfast.log_replay.histories.explorer import Explorer, Troubled
 from kfast.log_replay.histories.stretches import COST, Stretch, before_balancing, go_through
-from kfast.log_replay.histories.unlogged_events import Troubled, begin_again, gains, settle_with
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Partition
 
@@ -33,9 +32,9 @@ TIMES = 3
 
 KINDS = frozenset({
     "partition_led", "shrunk", "sent_leader_and_isr_partition", "sent_update_metadata_partition",
-    "isr_record", "all_leaders", "sent_reassignment", "election",
+    "isr_record", "all_leaders", "sent_reassignment", "election", "received",
 })
-"""Lines of a controller that tell a record with its ISR, or that one replica is in it."""
+"""Lines that tell a record with its ISR, or that one replica is in it."""
 
 
 class Mention(NamedTuple):
@@ -68,11 +67,9 @@ class Write:
     seen: tuple[int, int] | None
 
 
-def find_writes(
-    explorer: Explorer, before: World, first: int, troubled: Troubled
-) -> Troubled:
+def find_writes(explorer: Explorer, before: World, troubled: Troubled) -> Troubled:
     """Put the writes that records tell of into a stretch; returns what they do not explain."""
-    stretch = Stretch(explorer.cluster, explorer.statements, first, explorer.next_cut(first))
+    first, stretch = explorer.first, explorer.stretch
     in_isr = explorer.world.simulation.controller.profile.rebalances_in_isr
     writes = [
         write for partition, mentions in _mentions(
@@ -89,20 +86,18 @@ def find_writes(
         some = {write.partition for write in writes}
         if not some:
             return troubled
-        world = begin_again(explorer, before, stretch.point, some)
+        world = explorer.begin_again(before, some)
         trial = stretch.with_events(_with_writes(stretch.events, writes, earlier))
         go_through(world, trial, trial.lines_about(some), some)
-        gained = gains(explorer.world, world, some, stretch.begin, stretch.end)
-        helped = {p for p, gain in gained.items() if gain > COST[WRITTEN]}
+        wrong, left = explorer.n_wrong(explorer.world, some), explorer.n_wrong(world, some)
+        helped = {p for p in some if wrong[p] - left[p] > COST[WRITTEN]}
         if helped == some:
             last = first + len(stretch.events)
             explorer.cluster.events[first:last] = trial.events
-            settle_with(explorer, world, some, WRITTEN, stretch.begin, troubled)
+            explorer.take(world, some, WRITTEN, troubled)
             break
         writes = [write for write in writes if write.partition in helped]
-    return {
-        p: wrong for p, wrong in troubled.items() if wrong > explorer.known.get(p, 0.0) + 0.5
-    }
+    return explorer.unexplained(troubled)
 
 
 # --- what the lines tell ------------------------------------------------------------------------
@@ -116,10 +111,9 @@ def _mentions(
     Automatic balancing elects only a preferred replica that is in the ISR.
     """
     found: dict[Partition, list[Mention]] = {}
-    kinds = KINDS if _tells_versions(stretch) else KINDS | {"received"}
     for number in stretch.lines:
         line = stretch.statements[number]
-        if line.kind not in kinds:
+        if line.kind not in KINDS:
             continue
         for partition, fields in subjects(line):
             record = fields.get("record")
@@ -144,14 +138,6 @@ def _mentions(
                 record.leader,
             ))
     return found
-
-
-def _tells_versions(stretch: Stretch) -> bool:
-    """Whether the controller says versions; up to 0.11 only those that get its requests do."""
-    return any(
-        stretch.statements[number].fields["record"].version is not None for number in stretch.lines
-        if stretch.statements[number].kind == "sent_leader_and_isr_partition"
-    )
 
 
 def _preferred(explorer: Explorer) -> dict[Partition, int]:
@@ -182,16 +168,6 @@ def _with_base(
     return [*base, *mentions]
 
 
-def _smooth(mentions: Sequence[Mention]) -> list[Mention]:
-    """Replace a lead of the version that stands alone among its neighbours: it may be a fault."""
-    places = [at for at, mention in enumerate(mentions) if mention.ahead is not None]
-    smooth = list(mentions)
-    for before, at, after in zip(places, places[1:], places[2:], strict=False):
-        near = [mentions[place].ahead or 0 for place in (before, at, after)]
-        smooth[at] = mentions[at]._replace(ahead=sorted(near)[1])
-    return smooth
-
-
 def _writes(
     stretch: Stretch, partition: Partition, mentions: Sequence[Mention], in_isr: bool
 ) -> list[Write]:
@@ -203,7 +179,7 @@ def _writes(
     guessed: tuple[Write, tuple[int, frozenset[int]]] | None = None
     owners = [event.at for event in stretch.events]
     seen: set[tuple[int, frozenset[int]]] = set()
-    for mention in _smooth(mentions):
+    for mention in mentions:
         record = mention.leader_epoch, mention.isr
         if last is not None and mention.leader_epoch < last.leader_epoch and record in seen:
             continue  # Up to 2.3 a raised epoch is not cached, and the old record is sent again.

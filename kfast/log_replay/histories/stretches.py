@@ -95,24 +95,16 @@ def go_through(
 ) -> None:
     """Run a stretch's events and compare some of its lines, for all partitions or for some."""
     pending = deque(stretch.events)
-    go_on(world, stretch, pending, lines, only)
-    for event in pending:
-        run_event(world, event)
-
-
-def go_on(
-    world: World, stretch: Stretch, pending: deque[LogEvent], lines: Iterable[int],
-    only: set[Partition] | None = None,
-) -> None:
-    """Compare some lines, and run the pending events that come before each."""
     for number in lines:
         while pending and pending[0].at <= number:
             run_event(world, pending.popleft())
         line = stretch.statements[number]
         if line.kind == "process_started":
             world.brokers.start_by(line)
-            continue
-        _compare(world, stretch, line, number, only)
+        else:
+            _compare(world, stretch, line, number, only)
+    for event in pending:
+        run_event(world, event)
 
 
 def _compare(

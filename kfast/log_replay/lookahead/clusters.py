@@ -6,10 +6,8 @@ A log of several clusters is taken apart here; each is replayed for itself.
 from __future__ import annotations
 
 import bisect
-import itertools
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Any
 
 from kfast.log_replay.events.announced_events import write_script
 from kfast.log_replay.events.clusters import Cluster
@@ -38,7 +36,7 @@ def split_clusters(statements: Sequence[Statement], terms: list[Term]) -> list[C
     """Clusters of the logs, each with its lines and events."""
     owners = _owners(statements, terms)
     absent_controller_lines = find_absent_controller_lines(statements, terms)
-    lines_of: dict[int | None, list[int]] = defaultdict(list)
+    lines_of: dict[int, list[int]] = defaultdict(list)
     for at, owner in enumerate(owners):
         lines_of[owner].append(at)
     clusters = []
@@ -99,30 +97,27 @@ def look_ahead(
     return found
 
 
-def _owners(statements: Sequence[Statement], terms: list[Term]) -> list[int | None]:
-    """Cluster of each line; None for lines that belong to none."""
-    owners: list[int | None] = [None] * len(statements)
-    for term in terms:
-        for number in term.statements:
-            owners[number] = term.cluster
-    last: dict[int, int] = {}
+def _owners(statements: Sequence[Statement], terms: list[Term]) -> list[int]:
+    """Cluster of each line: its term's, else that of the request it is about or of its broker."""
+    if len({term.cluster for term in terms}) == 1:
+        return [terms[0].cluster] * len(statements)
+    of_terms = {number: term.cluster for term in terms for number in term.statements}
+    owners: list[int] = []
+    last: dict[int | None, int] = {}
     nearest = _Nearest(terms)
-    many = len({term.cluster for term in terms}) > 1
-    for number, statement in enumerate(statements):
-        if owners[number] is not None:
-            continue
-        time = statement.entry.time
-        fields = statement.fields
-        chosen = None
-        if statement.actor == "broker" and "controller" in fields:
-            chosen = nearest.cluster(time, fields["controller"], fields.get("controller_epoch"))
-        if chosen is None and statement.actor == "broker" and statement.actor_id in last:
-            chosen = last[statement.actor_id]
-        if chosen is None and terms:
-            chosen = nearest.cluster(time, None, None) if many else terms[0].cluster
-        owners[number] = chosen
-        if statement.actor == "broker" and statement.actor_id is not None and chosen is not None:
-            last[statement.actor_id] = chosen
+    for number, line in enumerate(statements):
+        owner, is_broker = of_terms.get(number), line.actor == "broker"
+        if owner is None:
+            if is_broker and "controller" in line.fields:
+                owner = nearest.cluster(line.entry.time, line.fields["controller"],
+                                        line.fields.get("controller_epoch"))
+            elif is_broker and line.actor_id in last:
+                owner = last[line.actor_id]
+            else:
+                owner = nearest.cluster(line.entry.time, None, None)
+            if is_broker and line.actor_id is not None:
+                last[line.actor_id] = owner
+        owners.append(owner)
     return owners
 
 
@@ -134,24 +129,13 @@ class _Nearest:
         for term in terms:
             for key in {(term.controller, term.epoch), (term.controller, None), (None, None)}:
                 self.groups.setdefault(key, []).append(term)
-        self.starts = {key: [t.start for t in group] for key, group in self.groups.items()}
-        self.ends = {
-            key: list(itertools.accumulate((term.end for term in group), max))
-            for key, group in self.groups.items()
-        }
 
-    def cluster(self, time: int, controller: int | None, epoch: int | None) -> int | None:
+    def cluster(self, time: int, controller: int | None, epoch: int | None) -> int:
         """Cluster of that term; without one of the epoch or the controller, of any."""
-        key = next((key for key in ((controller, epoch), (controller, None), (None, None))
-                    if key in self.groups), None)
-        if key is None:
-            return None
-        group, ends = self.groups[key], self.ends[key]
-        at = bisect.bisect_right(self.starts[key], time)
-        near = group[at : at + 1]
-        if at:  # Of those that have begun the latest that goes on, else the one that ended last.
-            last = min(ends[at - 1], time)
-            near += next([group[i]] for i in range(at - 1, -1, -1) if group[i].end >= last)
+        keys = ((controller, epoch), (controller, None), (None, None))
+        group = next(self.groups[key] for key in keys if key in self.groups)
+        at = bisect.bisect_right(group, time, key=lambda term: term.start)
+        near = group[max(at - 1, 0) : at + 1]
         return min(near, key=lambda term: (_distance(term, time), -term.start)).cluster
 
 
@@ -230,10 +214,10 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
                 continue
             members = cluster.members.setdefault(partition, set())
             if line.kind in ("assignment_updating", "assignment_stored", "reassign"):
-                before = _before_move(fields)
-                if before:
-                    votes[partition] = Counter({before: 1})
-                if before or partition in votes:
+                before = fields.get("before")
+                if before is not None and not before.adding:
+                    votes[partition] = Counter({tuple(before.replicas): 1})
+                if partition in votes:
                     moved.add(partition)
                 continue
             record = fields.get("record")
@@ -257,14 +241,6 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
             cluster.ordered.add(partition)
         elif members:
             cluster.assignments[partition] = tuple(sorted(members))
-
-
-def _before_move(fields: dict[str, Any]) -> tuple[int, ...]:
-    """The assignment that a line says a reassignment begins from; empty where it does not."""
-    assigned = fields.get("before")
-    if assigned is not None and not assigned.adding:
-        return tuple(assigned.replicas)
-    return ()
 
 
 def _first(votes: Counter[tuple[int, ...]]) -> tuple[int, ...]:
@@ -306,7 +282,6 @@ def _learn_births(statements: Sequence[Statement], cluster: Cluster) -> None:
         elif line.kind == "partition_states":
             listed.append((number, None, set(line.fields["states"])))
     created = _created(cluster)
-    births: dict[Partition, int] = {}
     for partition in cluster.assignments:
         if partition in created and created[partition] <= mentioned[partition]:
             continue
@@ -318,38 +293,4 @@ def _learn_births(statements: Sequence[Statement], cluster: Cluster) -> None:
             )
         ]
         first = bisect.bisect_right(starts, absent[-1]) if absent else 0
-        births[partition] = min(first, latest)
-    _correct_births(statements, cluster, starts, births, mentioned)
-    cluster.births = {partition: points[at] for partition, at in births.items()}
-
-
-def _correct_births(
-    statements: Sequence[Statement], cluster: Cluster, starts: list[int],
-    births: dict[Partition, int], mentioned: dict[Partition, int],
-) -> None:
-    """Put births off where the ratios of imbalance count fewer partitions than there would be."""
-    bad: dict[int, int] = {}
-    for number in cluster.lines:
-        line = statements[number]
-        if line.kind == "not_preferred":
-            bad[line.fields["broker"]] = len(line.fields["partitions"])
-        if line.kind != "ratio" or not line.fields["ratio"] or not bad.get(line.fields["broker"]):
-            continue
-        broker = line.fields["broker"]
-        total = round(bad[broker] / line.fields["ratio"])
-        point = max(bisect.bisect_right(starts, number) - 1, 0)
-        there = {
-            p for p, birth in births.items()
-            if birth <= point and cluster.assignments[p][:1] == (broker,)
-        }
-        created = {
-            p for event in cluster.events if event.at < number
-            and event.kind in ("topics", "partitions")
-            for p, assigned in event.fields["created"].items()
-            if assigned.replicas[:1] == (broker,)
-        }
-        surplus = len(there | created) - total
-        late = [p for p in there if mentioned[p] > number]
-        if 0 < surplus <= len(late) and point + 1 < len(starts):
-            for partition in sorted(late, key=lambda p: -mentioned[p])[:surplus]:
-                births[partition] = point + 1
+        cluster.births[partition] = points[min(first, latest)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from kfast.controllers import find_profile
 from kfast.log_replay.brokers import BrokerSide
@@ -28,14 +27,7 @@ from kfast.log_replay.comparison.facts import (
 )
 from kfast.log_replay.comparison.missing_decisions import Decisions
 from kfast.log_replay.comparison.worlds import World, compare_of, run_event
-from kfast.log_replay.engine.rows import (
-    UNKNOWN_EPOCH,
-    Possibility,
-    Start,
-    made_anew,
-    row_of,
-    with_states,
-)
+from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility, Start, made_anew
 from kfast.log_replay.engine.simulation import Ran, Simulation
 from kfast.log_replay.events.clusters import Cluster
 from kfast.log_replay.events.events import LogEvent, is_hole
@@ -160,19 +152,9 @@ class Checker:
                     self._readopt(rows[0], start, point)
                 else:
                     plain = Possibility(partition, 0, [start])
-                    row = row_of(plain, start)
-                    added.append((plain, self._with_states(row, start, point)))
+                    added.append((plain, simulation.row_of(plain)))
         if added:
-            simulation.rebuild(set(), added, None)
-
-    def _up(self, start: Start, point: LogEvent) -> set[int]:
-        registered = point.fields.get("registered")
-        if registered is not None:
-            return set(registered)
-        return self.world.simulation.registered or set(start.replicas)
-
-    def _with_states(self, row: dict[str, Any], start: Start, point: LogEvent) -> dict[str, Any]:
-        return with_states(row, self._up(start, point)) if point.kind == "resume" else row
+            simulation.rebuild(set(), added)
 
     def _note_least(self, row: int, start: Start, before: Leadership) -> None:
         """Epochs never fall: an adopted one below the last is contradicted by it."""
@@ -213,7 +195,7 @@ class Checker:
         simulation.items.pop(row, None)
         self.world.brokers.rows[row].heard.clear()
         if point.kind == "resume":
-            up = self._up(start, point)
+            up = simulation.live_at(start)
             online = start.leader in up
             state.set_partition_state(
                 row, PartitionState.ONLINE if online else PartitionState.OFFLINE
