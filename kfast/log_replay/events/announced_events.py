@@ -46,7 +46,7 @@ def write_script(statements: Sequence[Statement], term: Term) -> list[LogEvent]:
     first = term.statements[0]
     if not writer.events or writer.events[0].kind != "failover":
         writer.events.insert(0, LogEvent("resume", statements[first].entry.time, first, {
-            "registered": first_registered(statements, term),
+            "registered": first_registered(statements, term.statements),
         }, term, inferred=True))
     return writer.events
 
@@ -58,7 +58,8 @@ class _Writer:
         self.statements = statements
         self.term = term
         self.events: list[LogEvent] = []
-        self.guess = Guesser(statements, term, set(first_registered(statements, term) or ()))
+        registered = first_registered(statements, term.statements)
+        self.guess = Guesser(statements, term, set(registered or ()))
         self.moving: set[Partition] = set()
         self.assigned: dict[Partition, Assigned] = {}
         self.raises_epoch: set[Partition] = set()
@@ -143,7 +144,7 @@ class _Writer:
     def _failover(self, number: int) -> None:
         if not self.events or self.events[-1].kind != "failover":
             self._add("failover", number, {
-                "registered": first_registered(self.statements, self.term),
+                "registered": first_registered(self.statements, self.term.statements),
                 **self._read_topics(number),
             })
 
@@ -326,43 +327,47 @@ class _Writer:
                 current = marks[at]
                 self.guess.apply(current)
                 at += 1
-            answer = take_answer(self.answers, self.statements, batch)
+            answer = self._answer(current, batch)
             if answer is not None:
-                current = LogEvent("deleted", batch.time, batch.statements[0], {
-                    "broker": answer.broker, "failures": answer.failures,
-                }, self.term)
-                self.events.append(current)
-                self._give(current, batch)
-                continue
-            if current is not None and self._is_answer(current, batch):
-                current = LogEvent("deleted", batch.time, batch.statements[0],
-                                {"broker": None, "next": True}, self.term, inferred=True)
-                self.events.append(current)
-                self._give(current, batch)
-                continue
-            if current is not None and self._belongs(current, batch) and not (
-                self._begins_startup(current, batches[place : place + 2])
-            ):
-                self._give(current, batch)
-                continue
-            inferred = None
-            if not self._covered(current, batch) or self.guess.is_lone_isr(batch) or (
-                batch.online_again
-            ):
+                current = answer
+                self.events.append(answer)
+            elif not self._is_of(current, batch, batches[place : place + 2]):
                 until = marks[at].time if at < len(marks) else None
                 inferred = self.guess.infer(batches, place, until, self.events)
-            if inferred is None:
-                if current is not None:
-                    self._give(current, batch)
-                continue
-            event, ahead = inferred
-            for given in batches[place:ahead]:
-                self._give(event, given)
-            self.events.append(event)
-            self.guess.apply(event)
-            current = event
+                if inferred is not None:
+                    current, ahead = inferred
+                    for given in batches[place:ahead]:
+                        self._give(current, given)
+                    self.events.append(current)
+                    self.guess.apply(current)
+                    continue
+            if current is not None:
+                self._give(current, batch)
         for mark in marks[at:]:
             self.guess.apply(mark)
+
+    def _answer(self, current: LogEvent | None, batch: Batch) -> LogEvent | None:
+        """The answer to a deletion that wrote a batch."""
+        answer = take_answer(self.answers, self.statements, batch)
+        fields: dict[str, Any]
+        if answer is not None:
+            fields = {"broker": answer.broker, "failures": answer.failures}
+        elif current is not None and self._is_answer(current, batch):
+            fields = {"broker": None, "next": True}
+        else:
+            return None
+        return LogEvent("deleted", batch.time, batch.statements[0], fields, self.term,
+                        inferred=answer is None)
+
+    def _is_of(self, event: LogEvent | None, batch: Batch, near: Sequence[Batch]) -> bool:
+        """Whether a batch is the last event's, or no other can be inferred from it."""
+        if event is not None and self._belongs(event, batch) and not (
+            self._begins_startup(event, near)
+        ):
+            return True
+        return self._covered(event, batch) and not (
+            self.guess.is_lone_isr(batch) or batch.online_again
+        )
 
     def _covered(self, event: LogEvent | None, batch: Batch) -> bool:
         """Whether controller.log, which would announce a new event, is there at this time."""
@@ -448,12 +453,11 @@ class _Writer:
         leaders = {self.guess.led[p][0] for p in moved if p in self.guess.led}
         return bool(moved & before) or bool(leaders - {event.fields["broker"], -1})
 
-    def _resumes_deletion(self, event: LogEvent, batch: Batch) -> bool:
-        """Whether a batch announces a deletion that starts, or starts again, within an event."""
-        return self._restart(event, batch) is not None
-
     def _restart(self, event: LogEvent, batch: Batch) -> int | None:
-        """Time of the line that says so; no other event begins between this one and the line."""
+        """Time of the line that a deletion starts (again) within an event, which a batch announces.
+
+        No other event begins between this one and the line.
+        """
         if not self.guess.is_lone_isr(batch):
             return None
         for time in self.restarts:
@@ -465,7 +469,7 @@ class _Writer:
 
     def _may_announce(self, event: LogEvent, batch: Batch) -> bool:
         """Whether an event sends UpdateMetadata of some partitions by itself, and has not yet."""
-        if self._resumes_deletion(event, batch):
+        if self._restart(event, batch) is not None:
             return True
         if event.kind == "isr":
             return not any(b.only_metadata for b in event.batches)

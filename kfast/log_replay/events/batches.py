@@ -44,7 +44,7 @@ class Batch:
         Of the first line.
     recipients : frozenset of int or None
         Brokers that UpdateMetadata went to; None where no line says so.
-    n_told : int
+    n_partitions : int
         Partitions in it.
     online_again : set of int
         Brokers whose replicas were made Online though they were.

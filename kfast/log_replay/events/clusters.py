@@ -25,8 +25,6 @@ class Cluster:
         Of all terms, in order; those of kind `resume` stand where the log begins again.
     assignments : dict
         First assignment of partitions that the log does not see created; None: order unknown.
-    members : dict
-        Brokers of a partition, where only those are known.
     births : dict
         Failover or hole from which on such a partition exists.
     term_of : dict
@@ -48,7 +46,6 @@ class Cluster:
     lines: list[int]
     events: list[LogEvent]
     assignments: dict[Partition, tuple[int, ...]] = field(default_factory=dict)
-    members: dict[Partition, set[int]] = field(default_factory=dict)
     births: dict[Partition, LogEvent] = field(default_factory=dict)
     term_of: dict[int, Term] = field(default_factory=dict)
     ordered: set[Partition] = field(default_factory=set)

@@ -76,7 +76,7 @@ BALANCE_MS = 2000
 MARKS: dict[str, Callable[[Statement], tuple[str, dict[str, Any]] | None]] = {
     "broker_change": lambda s: ("brokers", {
         "added": s.fields["added"], "deleted": s.fields["deleted"],
-        "bounced": s.fields.get("bounced", ()), "live": s.fields["live"],
+        "bounced": s.fields.get("bounced", ()),
     }),
     "shutdown": lambda s: ("shutdown", {"broker": s.fields["broker"]}),
     "new_topics": lambda s: None if not (s.fields["topics"] or s.fields["deleted"]) else (
@@ -90,7 +90,7 @@ MARKS: dict[str, Callable[[Statement], tuple[str, dict[str, Any]] | None]] = {
     "isr_notified": lambda s: ("isr", {"partitions": s.fields["partitions"], "notified": True}),
     "rebalance": lambda _: ("rebalance", {}),
     "rebalance_check": lambda _: ("rebalance", {}),
-    "election": lambda s: None if _is_idle(s) else ("election", {
+    "election": lambda s: None if not s.fields["partitions"] else ("election", {
         "type": s.fields["type"], "partitions": s.fields["partitions"],
         "trigger": s.fields["trigger"],
     }),
@@ -118,25 +118,19 @@ MARKS: dict[str, Callable[[Statement], tuple[str, dict[str, Any]] | None]] = {
 """Lines that announce an event, and what event."""
 
 
-def _is_idle(statement: Statement) -> bool:
-    """Whether an election is of no partition."""
-    return not statement.fields["partitions"]
-
-
-def first_registered(statements: Sequence[Statement], term: Term) -> dict[int, int] | None:
-    """Brokers registered when a term, or what is left of its log, begins; with their epochs.
-
-    None where no line tells.
-    """
+def first_registered(
+    statements: Sequence[Statement], numbers: Sequence[int]
+) -> dict[int, int] | None:
+    """Brokers registered where lines of a term begin, with their epochs; None if none tells."""
     epochs: dict[int, int] = {}
-    for number in term.statements:
+    for number in numbers:
         fields, kind = statements[number].fields, statements[number].kind
         if kind == "broker_epochs":
             for broker, epoch in fields["epochs"].items():
                 epochs.setdefault(broker, epoch)
             if fields["initial"]:
                 return dict(fields["epochs"])
-    for number in term.statements:
+    for number in numbers:
         fields, kind = statements[number].fields, statements[number].kind
         if kind == "active_brokers":
             live = set(fields["brokers"])
@@ -147,7 +141,7 @@ def first_registered(statements: Sequence[Statement], term: Term) -> dict[int, i
         ):
             live = set(fields["brokers"])
         elif kind == "live_brokers":
-            shutting = statements[term.statements[term.statements.index(number) - 1]]
+            shutting = statements[numbers[numbers.index(number) - 1]]
             live = set(fields["brokers"]) | set(shutting.fields.get("brokers", ()))
         elif kind == "broker_epochs":
             live = set(fields["epochs"])

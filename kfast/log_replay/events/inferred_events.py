@@ -67,50 +67,51 @@ class Guesser:
                 b.time - batch.time < CLAIM_MS and (until is None or b.time < until)
             )
         ]
-        begins = all(event.time > batch.time for event in events)
+        guess = self._guess(batch, near, begins=all(e.time > batch.time for e in events))
+        if guess is None:
+            return None
+        kind, fields, n = guess
+        return LogEvent(
+            kind, batch.time, batch.statements[0], fields, self.term, inferred=True
+        ), place + n
+
+    def _guess(
+        self, batch: Batch, near: Sequence[Batch], *, begins: bool
+    ) -> tuple[str, dict[str, Any], int] | None:
+        """Kind and arguments of the event that a batch begins, and how many batches are its own."""
         if begins and self._looks_like_failover(near):
             registered = dict.fromkeys(sorted(batch.recipients or ()), 0)
-            return self._event("failover", batch, {"registered": registered}), place + 1
+            return "failover", {"registered": registered}, 1
         if batch.created:
-            return self._event("topics", batch, {
+            return "topics", {
                 "created": {p: Assigned(ids) for p, ids in batch.created.items()},
                 "deleted": (), "names": tuple({topic for topic, _ in batch.created}),
-            }), place + 1
+            }, 1
         started = self.startup(near)
         if started:
-            live = tuple(sorted(self.registered | started[0]))
-            return self._event("brokers", batch, {
-                "added": tuple(sorted(started[0])), "deleted": (), "bounced": (), "live": live,
-            }), place + started[1]
+            added = tuple(sorted(started[0]))
+            return "brokers", {"added": added, "deleted": (), "bounced": ()}, started[1]
         shutting = self._shutdown(near)
         if shutting is not None:
-            return self._event("shutdown", batch, {"broker": shutting}), place + 1
+            return "shutdown", {"broker": shutting}, 1
         elected = self._elected(batch)
         if elected:
-            return self._event("election", batch, {
-                "type": "PREFERRED", "partitions": elected, "trigger": "",
-            }), place + 1
+            return "election", {"type": "PREFERRED", "partitions": elected, "trigger": ""}, 1
         if len(batch.online_again) == 1:
             # Up to 2.1 no line announces that a log directory failed; all its broker's replicas
             # are asked for.
-            return self._event("dir_failure", batch, {
-                "brokers": tuple(batch.online_again),
-            }), place + 1
+            return "dir_failure", {"brokers": tuple(batch.online_again)}, 1
         failed = self._failure(near)
         if failed:
-            live = tuple(sorted(self.registered - failed))
-            return self._event("brokers", batch, {
-                "added": (), "deleted": tuple(sorted(failed)), "bounced": (), "live": live,
-            }), place + 1
-        if self.is_lone_isr(batch):
-            return self._hidden_isr(batch), place + 1
-        everybody = frozenset(self.registered)
-        if batch.only_metadata and batch.recipients and batch.recipients == everybody:
-            return self._event("modified", batch, {}), place + 1
+            return "brokers", {"added": (), "deleted": tuple(sorted(failed)), "bounced": ()}, 1
+        if self.is_lone_isr(batch):  # Only newer or traced lines say of which partitions.
+            updates = self.announced(batch)
+            return ("isr", {
+                "partitions": tuple(updates), "updates": updates, "n_writes": self.n_writes(batch),
+            }, 1) if updates else ("hidden_isr", {"n": batch.n_partitions}, 1)
+        if batch.only_metadata and batch.recipients and batch.recipients == self.registered:
+            return "modified", {}, 1
         return None
-
-    def _event(self, kind: str, batch: Batch, fields: dict[str, Any]) -> LogEvent:
-        return LogEvent(kind, batch.time, batch.statements[0], fields, self.term, inferred=True)
 
     def _looks_like_failover(self, near: Sequence[Batch]) -> bool:
         first = near[0]
@@ -178,15 +179,6 @@ class Guesser:
             if removed and recipients is not None and not removed & recipients:
                 return removed
         return set()
-
-    def _hidden_isr(self, batch: Batch) -> LogEvent:
-        """Leaders changed ISRs; only newer or traced lines say of which partitions."""
-        updates = self.announced(batch)
-        if updates:
-            return self._event("isr", batch, {
-                "partitions": tuple(updates), "updates": updates, "n_writes": self.n_writes(batch),
-            })
-        return self._event("hidden_isr", batch, {"n": batch.n_partitions})
 
     def announced(self, batch: Batch) -> dict[Partition, tuple[tuple[int, ...], int | None]]:
         """ISR and version of partitions that traced UpdateMetadata lines say."""

@@ -47,7 +47,8 @@ def split_clusters(statements: Sequence[Statement], terms: list[Term]) -> list[C
         events = [event for term in own for event in write_script(statements, term)]
         events += _holes(statements, own, events)
         events.sort(key=lambda event: (event.at, event.kind != "resume"))
-        renumber(events)
+        for place, event in enumerate(events):  # What is found out later gets room in between.
+            event.number = place
         _note_silences(statements, own, events)
         if events and events[0].kind == "resume" and lines:
             events[0].at = min(events[0].at, lines[0])
@@ -155,18 +156,12 @@ def _holes(
         for place, number in enumerate(term.statements):
             time = statements[number].entry.time
             if time - before > limit:
-                rest = Term(term.controller, time, term.end, statements=term.statements[place:])
                 found.append(LogEvent("resume", time, number, {
-                    "registered": first_registered(statements, rest), "hole": True,
+                    "registered": first_registered(statements, term.statements[place:]),
+                    "hole": True,
                 }, term, inferred=True))
             before = time
     return found
-
-
-def renumber(events: Sequence[LogEvent]) -> None:
-    """Give every event its place; events that are found out later get room in between."""
-    for number, event in enumerate(events):
-        event.number = number
 
 
 def _note_silences(
@@ -202,6 +197,7 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
     created = _created(cluster)
     votes: dict[Partition, Counter[tuple[int, ...]]] = {}
     moved: set[Partition] = set()
+    named: dict[Partition, set[int]] = {}
     for number in cluster.lines:
         line = statements[number]
         if line.kind in ("process_started", "not_preferred"):
@@ -212,7 +208,7 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
                 continue
             if partition in moved:
                 continue
-            members = cluster.members.setdefault(partition, set())
+            members = named.setdefault(partition, set())
             if line.kind in ("assignment_updating", "assignment_stored", "reassign"):
                 before = fields.get("before")
                 if before is not None and not before.adding:
@@ -235,7 +231,7 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
                 votes.setdefault(partition, Counter())[tuple(listed)] += 1
             if line.kind in ("became_leader", "became_follower") and line.actor_id is not None:
                 members.add(line.actor_id)
-    for partition, members in cluster.members.items():
+    for partition, members in named.items():
         if partition in votes:
             cluster.assignments[partition] = _first(votes[partition])
             cluster.ordered.add(partition)
