@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kfast.log_replay.comparison.worlds import World
 from kfast.log_replay.engine.simulation import Ran
-from kfast.log_replay.events.clusters import Cluster
+from kfast.log_replay.lookahead.clusters import Cluster
 from kfast.log_replay.terms.terms import Term
 from kfast.log_replay.wording.forms import Statement
 

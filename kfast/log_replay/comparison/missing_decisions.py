@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from kfast.log_replay.comparison.facts import NOT_COVERED, NOT_WRITTEN, Fact, name_of, shown
 from kfast.log_replay.engine.predictions import Item
 from kfast.log_replay.engine.simulation import Ran, Simulation
-from kfast.log_replay.events.clusters import Cluster
 from kfast.log_replay.events.events import POINTS, LogEvent, is_hole
+from kfast.log_replay.lookahead.clusters import Cluster
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.state_change_log import DECISIONS, WRITTEN_THERE, level_of
 from kfast.replay_results.verdicts import MISSING, UNKNOWN

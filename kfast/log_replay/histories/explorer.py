@@ -15,10 +15,10 @@ from kfast.log_replay.comparison.worlds import Life, Trace, World
 from kfast.log_replay.engine.predictions import RowItems
 from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility
 from kfast.log_replay.engine.simulation import Simulation
-from kfast.log_replay.events.clusters import Cluster
 from kfast.log_replay.events.events import POINTS, LogEvent
 from kfast.log_replay.histories.epoch_offsets import settle, settle_trace, shifted
 from kfast.log_replay.histories.stretches import COST, Contest, Stretch, judge, starts_of
+from kfast.log_replay.lookahead.clusters import Cluster
 from kfast.log_replay.steps import Steps
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.values import Partition

@@ -20,8 +20,8 @@ from kfast.log_replay.checks import MISSING, Check, agrees
 from kfast.log_replay.comparison.facts import ANSWER, BEFORE, BETWEEN, HOLE, WRITTEN
 from kfast.log_replay.comparison.worlds import Trace, World, compare_of, run_event
 from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility, Start
-from kfast.log_replay.events.clusters import Cluster
 from kfast.log_replay.events.events import POINTS, LogEvent
+from kfast.log_replay.lookahead.clusters import Cluster
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Partition

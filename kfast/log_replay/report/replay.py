@@ -13,11 +13,10 @@ import pyarrow as pa
 from kfast.controllers import Profile
 from kfast.errors import InputError
 from kfast.log_replay.comparison.facts import ABSENT, Fact, facts_table, shown
-from kfast.log_replay.events.clusters import Cluster
 from kfast.log_replay.histories.exploration import explore
 from kfast.log_replay.histories.explorer import Explorer
 from kfast.log_replay.log_files import Logs, Warned, clock, read_logs
-from kfast.log_replay.lookahead.clusters import split_clusters
+from kfast.log_replay.lookahead.clusters import Cluster, split_clusters
 from kfast.log_replay.report.verdicts import SILENT, Checker
 from kfast.log_replay.steps import Progress, Steps
 from kfast.log_replay.terms.terms import find_terms

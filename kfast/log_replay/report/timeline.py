@@ -12,8 +12,8 @@ import numpy.typing as npt
 from kfast.log_replay.comparison.facts import name_of
 from kfast.log_replay.engine.rows import plain_topic
 from kfast.log_replay.engine.simulation import Ran, Simulation
-from kfast.log_replay.events.clusters import Cluster
 from kfast.log_replay.events.events import LogEvent
+from kfast.log_replay.lookahead.clusters import Cluster
 from kfast.log_replay.terms.terms import Term
 from kfast.log_replay.wording.values import Partition
 from kfast.replay_results.timeline import Row, Timeline

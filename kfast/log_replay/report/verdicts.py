@@ -29,9 +29,9 @@ from kfast.log_replay.comparison.missing_decisions import Decisions
 from kfast.log_replay.comparison.worlds import World, compare_of, run_event
 from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility, Start, made_anew
 from kfast.log_replay.engine.simulation import Ran, Simulation
-from kfast.log_replay.events.clusters import Cluster
 from kfast.log_replay.events.events import LogEvent, is_hole
 from kfast.log_replay.histories.explorer import Explorer
+from kfast.log_replay.lookahead.clusters import Cluster
 from kfast.log_replay.report.timeline import Watcher, describe, unclean_elections
 from kfast.log_replay.terms.terms import Term, hides_isr_changes
 from kfast.log_replay.wording.forms import Statement
