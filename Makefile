@@ -8,7 +8,8 @@
 #   make sanitize  the kernel tests against a build with the same checks and with the address and
 #                  undefined sanitizers; `make debug CHECKED="not kernels"` runs the other tests
 #   make lockstep  Kafka's own controller classes and kfast on the same random events: KAFKA=4.1.2, STEPS=10000,
-#                  and a fresh SEED unless one is given; needs Java 17, Maven and, once, a network
+#                  and a fresh SEED unless one is given; KAFKA=3.9.1 is ZooKeeper mode, with PROFILE=kraft-3.9 KRaft;
+#                  needs Java 17, Maven and, once, a network
 #   make docs      the documentation as a site, in build/docs; a warning is an error
 #   make docs-links  follow the links from it to other sites; needs a network
 #   make bench     the benchmarks, PARTITIONS=1000000 of them, and a table and a plot of all sizes
@@ -26,6 +27,7 @@ BENCH ?=
 # Of `make lockstep`: the release of Kafka, the seed (empty: a fresh one, which is printed), the events.
 KAFKA ?= 4.1.2
 SEED ?=
+PROFILE ?=
 STEPS ?= 10000
 # Files of tests side by side; JOBS=0 runs them one after another. Files start in the order of their
 # names: by their number of tests, the few long ones would come last, on one core.
@@ -69,7 +71,8 @@ lint: $(VENV)/installed-dev
 	PATH="$(BIN):$$PATH" cython-lint kfast/kernels
 
 lockstep: $(VENV)/installed-dev
-	$(BIN)/python -m tests.kafka.lockstep --kafka $(KAFKA) $(if $(SEED),--seed $(SEED)) --steps $(STEPS)
+	$(BIN)/python -m tests.kafka.lockstep --kafka $(KAFKA) $(if $(SEED),--seed $(SEED)) --steps $(STEPS) \
+		$(if $(PROFILE),--profile $(PROFILE))
 
 # From nothing, so that every example runs and no page is left of what is no more.
 docs: $(VENV)/installed-docs

@@ -75,6 +75,13 @@ class KfastRun(TwinRun):
         return now
 
 
+def codes_in(response: object) -> set[str]:
+    """Error codes of a response."""
+    if isinstance(response, dict):
+        return set().union(*map(codes_in, response.values()))
+    return {response} if isinstance(response, str) else set()
+
+
 @dataclass
 class Step:
     """What one event did; `differences` name the side that differs from Kafka."""
@@ -92,6 +99,16 @@ class Step:
     def is_last(self) -> bool:
         """Whether nothing may follow: a fault, or a difference."""
         return bool(self.differences) or "fault" in self.expected or "replay_fault" in self.expected
+
+    def answer_names(self) -> set[str]:
+        """Kinds of Kafka's answer."""
+        codes = {self.expected["error"]} if "error" in self.expected else set()
+        codes |= {"fault"} & {name.rpartition("_")[2] for name in self.expected}
+        return codes | codes_in(self.expected.get("response"))
+
+    def record_names(self) -> list[str]:
+        """Kinds of records that Kafka wrote."""
+        return [record["type"] for record in self.expected["records"]]
 
     def compare(self, name: str, seen: Json) -> None:
         """Note what differs between Kafka's answer and another side's."""
@@ -114,6 +131,9 @@ def next_batch(answered: Iterator[tuple[Json, Json]]) -> list[tuple[Json, Json]]
 
 class Lockstep:
     """A cluster that starts as a case says, in Kafka's classes, in kfast and in the twin."""
+
+    n_first_steps = 0
+    """Steps before the first event."""
 
     def __init__(self, kafka: KafkaProcess, case: Json, options: Json | None = None) -> None:
         kafka.start(case["given"])

@@ -1,7 +1,8 @@
 """Kafka's own controller classes, in a Java process that answers events.
 
-`tests/kafka/src` is compiled against a release of Kafka from Maven Central, once for each release;
-what is built lies in `build/lockstep`. Needs Java 17 or later and Maven.
+`tests/kafka/src` (KRaft) or `tests/kafka/zookeeper` is compiled against a release of Kafka from
+Maven Central, once for each release; what is built lies in `build/lockstep`. Needs Java 17 or later
+and Maven.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,8 +21,27 @@ from tests.support.kraft_cases import Json
 
 FOLDER = Path(__file__).resolve().parent
 BUILD = FOLDER.parents[1] / "build" / "lockstep"
-MAIN_CLASS = "org.apache.kafka.controller.Lockstep"
 OLDEST_JAVA = 17
+
+
+@dataclass(frozen=True)
+class Project:
+    """Java code around one of Kafka's controllers."""
+
+    name: str
+    folder: Path
+    main_class: str
+
+    def options(self, version: str) -> list[str]:
+        """What Maven is told beside the release: ZooKeeper mode is built with a Scala."""
+        if self.name == "kraft":
+            return []
+        numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
+        return ["-Dkafka.artifact=" + ("kafka_2.13" if numbers >= (2, 6) else "kafka_2.12")]
+
+
+KRAFT = Project("kraft", FOLDER, "org.apache.kafka.controller.Lockstep")
+ZOOKEEPER = Project("zookeeper", FOLDER / "zookeeper", "kafka.controller.ZkLockstep")
 
 
 class MissingToolError(Exception):
@@ -38,17 +59,17 @@ def check_tools() -> None:
         raise MissingToolError(f"Java {OLDEST_JAVA} is needed: {shown.stderr.splitlines()[0]}")
 
 
-def build(version: str) -> Path:
+def build(version: str, project: Project = KRAFT) -> Path:
     """Compile against a release of Kafka, unless that was done; the folder of the classes."""
     check_tools()
-    folder = BUILD / version
-    sources = [FOLDER / "pom.xml", *FOLDER.rglob("*.java")]
+    folder = BUILD / (version if project is KRAFT else f"{version}-{project.name}")
+    sources = [project.folder / "pom.xml", *(project.folder / "src").rglob("*.*")]
     jar = folder / "lockstep-1.jar"
     if jar.exists() and jar.stat().st_mtime > max(path.stat().st_mtime for path in sources):
         return folder
     command = [
-        "mvn", "-q", "-B", "-f", str(FOLDER / "pom.xml"), f"-Dkafka.version={version}",
-        f"-DbuildDirectory={folder}", "package",
+        "mvn", "-q", "-B", "-f", str(project.folder / "pom.xml"), f"-Dkafka.version={version}",
+        *project.options(version), f"-DbuildDirectory={folder}", "package",
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0 or not jar.exists():
@@ -61,13 +82,13 @@ def build(version: str) -> Path:
 class KafkaProcess:
     """The classes of one release, in a process; a cluster at a time."""
 
-    def __init__(self, version: str) -> None:
-        folder = build(version)
+    def __init__(self, version: str, project: Project = KRAFT) -> None:
+        folder = build(version, project)
         self.log = (folder / "java.log").open("w", encoding="utf-8")
         self.process = subprocess.Popen(
             [
                 "java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp",
-                f"{folder}/lockstep-1.jar:{folder}/lib/*", MAIN_CLASS,
+                f"{folder}/lockstep-1.jar:{folder}/lib/*", project.main_class,
             ],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True,
         )

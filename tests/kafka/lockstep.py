@@ -21,22 +21,31 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from kfast.state.kraft_releases import RELEASES
-from tests.kafka.comparison import Lockstep, Step
-from tests.kafka.kafka_classes import KafkaProcess, MissingToolError
+from tests.kafka.comparison import Step
+from tests.kafka.kafka_classes import KRAFT, ZOOKEEPER, KafkaProcess, MissingToolError
 from tests.kafka.sequences import LockstepSequence
-from tests.kafka.shrinking import relative, shrink, test_text
+from tests.kafka.shrinking import KRAFT_MODE, Mode, shrink
+from tests.kafka.zk_sequences import ZkSequence
+from tests.kafka.zk_shrinking import ZK_MODE
 from tests.support.kraft_cases import Json
 
 DEFAULT_KAFKA = "4.1.2"
 SEEDS = 1 << 40
 SHOWN_EVERY_SECONDS = 30
+ZK_PROFILES = ("zk-3.9",)
+"""Releases of ZooKeeper mode that can be run."""
 
 
 def profile_of(version: str) -> str:
-    """The release of kfast's that a version of Kafka is compared with: the newest up to it."""
+    """The release of kfast's that a version of Kafka is compared with.
+
+    ZooKeeper mode where it has a profile of its own; else KRaft, the newest release up to it.
+    """
     match = re.match(r"(\d+)\.(\d+)", version)
     if match is None:
         raise ValueError(f"{version!r} is no version of Kafka such as {DEFAULT_KAFKA}")
+    if f"zk-{match[0]}" in ZK_PROFILES:
+        return f"zk-{match[0]}"
     wanted = int(match[1]), int(match[2])
     known = [
         name for name in RELEASES
@@ -59,19 +68,9 @@ class Counts:
     def add(self, step: Step) -> None:
         """Count a step."""
         self.steps += 1
-        expected = step.expected
-        codes = {expected["error"]} if "error" in expected else set()
-        codes |= {"fault"} & {name.rpartition("_")[2] for name in expected}
-        codes |= codes_in(expected.get("response"))
-        self.answers.update(f"{step.event['op']} {code}" for code in codes or {"NONE"})
-        self.records.update(record["type"] for record in expected["records"])
-
-
-def codes_in(response: object) -> set[str]:
-    """Error codes of a response."""
-    if isinstance(response, dict):
-        return set().union(*map(codes_in, response.values()))
-    return {response} if isinstance(response, str) else set()
+        names = step.answer_names() or {"NONE"}
+        self.answers.update(f"{step.event['op']} {name}" for name in names)
+        self.records.update(step.record_names())
 
 
 @dataclass
@@ -85,31 +84,35 @@ class Difference:
     test: str
 
 
-def options_of(sequence: LockstepSequence) -> Json:
-    """Layout and threads of kfast in a sequence."""
-    return {"wide": sequence.rng.random() < 0.3, "threads": sequence.rng.choice([1, 1, 1, 2])}
+Sequence = LockstepSequence | ZkSequence
+
+
+def mode_of(sequence: Sequence) -> Mode:
+    """How a sequence is run and made smaller."""
+    return ZK_MODE if isinstance(sequence, ZkSequence) else KRAFT_MODE
 
 
 def run_sequence(
-    kafka: KafkaProcess, sequence: LockstepSequence, counts: Counts, most_steps: int
+    kafka: KafkaProcess, sequence: Sequence, counts: Counts, most_steps: int
 ) -> Difference | None:
     """Run one sequence to its end, or to the first difference, which is shrunk."""
-    options = options_of(sequence)
-    pair = Lockstep(kafka, sequence.case, options)
+    options, mode = sequence.options(), mode_of(sequence)
+    pair = mode.make(kafka, sequence.case, options)
     sequence.run = pair.twin
     counts.sequences += 1
     noted: list[Json] = []
 
     def events() -> Iterator[Json]:
         for event in islice(sequence.events(), most_steps - counts.steps - len(noted)):
-            noted.append(relative(event, pair.twin))
+            noted.append(mode.relative(event, pair.twin))
             yield event
 
     for n_events, step in enumerate(pair.steps(events()), start=1):
         counts.add(step)
         if step.differences:
-            case, steps = shrink(kafka, sequence.case, noted[:n_events], step, options)
-            text = test_text(kafka, case, steps)
+            events_before = noted[: n_events - pair.n_first_steps]
+            case, steps = shrink(kafka, sequence.case, events_before, step, options, mode)
+            text = mode.test_text(kafka, {**case, **options}, steps)
             return Difference(counts.sequences, n_events, step, steps, text)
     return None
 
@@ -120,9 +123,11 @@ def run(
     """Run sequences until there are enough steps, or a difference."""
     profile, counts = profile or profile_of(version), Counts()
     shown = time.monotonic()
-    with KafkaProcess(version) as kafka:
+    is_zk = profile in ZK_PROFILES
+    sequence_of = ZkSequence if is_zk else LockstepSequence
+    with KafkaProcess(version, ZOOKEEPER if is_zk else KRAFT) as kafka:
         while counts.steps < n_steps:
-            sequence = LockstepSequence(seed + counts.sequences, profile)
+            sequence: Sequence = sequence_of(seed + counts.sequences, profile)
             difference = run_sequence(kafka, sequence, counts, n_steps)
             if difference is not None:
                 return counts, difference
@@ -138,7 +143,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--kafka", default=DEFAULT_KAFKA, metavar="VERSION")
     parser.add_argument("--seed", type=int, help="by default a fresh one, which is printed")
     parser.add_argument("--steps", type=int, default=10_000)
-    parser.add_argument("--profile", choices=sorted(RELEASES), help="by default the version's")
+    parser.add_argument("--profile", choices=[*ZK_PROFILES, *sorted(RELEASES)],
+                        help="by default the version's")
     parser.add_argument("--counts", action="store_true", help="print how often each was answered")
     options = parser.parse_args(arguments)
     seed = secrets.randbelow(SEEDS) if options.seed is None else options.seed
@@ -168,7 +174,8 @@ def main(arguments: list[str] | None = None) -> int:
           f"({difference.step.event['op']}), and with {len(difference.steps)} events:")
     for text in last.differences:
         print(f"  {text}")
-    print("\nPaste into tests/kafka/test_differences.py:\n")
+    folder = "test_zk_differences" if profile in ZK_PROFILES else "test_differences"
+    print(f"\nPaste into tests/kafka/{folder}.py:\n")
     print(difference.test)
     return 1
 

@@ -52,6 +52,10 @@ class LockstepSequence(EveryRuleSequence):
         self.share_merged = rng.uniform(0, 0.5)
         self.n_events = rng.choice([40, 80, 150, 300])
 
+    def options(self) -> Json:
+        """Layout and threads of kfast."""
+        return {"wide": self.rng.random() < 0.3, "threads": self.rng.choice([1, 1, 1, 2])}
+
     def given(self, release: Release) -> Json:
         """Often with brokers that are registered and unfenced."""
         given = super().given(release)

@@ -12,6 +12,7 @@ import json
 import pprint
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from tests.kafka.comparison import Lockstep, Step
@@ -94,13 +95,26 @@ def absolute(event: Json, run: TwinRun) -> Json:
 # --------------------------------------------------------------------------------------- shrinking
 
 
+@dataclass(frozen=True)
+class Mode:
+    """How the controllers of one kind are run side by side, and a difference is made smaller."""
+
+    make: Callable[[KafkaProcess, Json, Json], Any]
+    relative: Callable[[Json, Any], Json]
+    absolute: Callable[[Json, Any], Json]
+    smaller_events: Callable[[Json], Iterator[Json]]
+    smaller_starts: Callable[[Json], Iterator[Json]]
+    test_text: Callable[[KafkaProcess, Json, list[Any]], str]
+
+
 class Shrinking:
     """Runs parts of a sequence from the start, and keeps those that show the same difference."""
 
     def __init__(
-        self, kafka: KafkaProcess, case: Json, step: Step, options: Json, most_seconds: float
+        self, kafka: KafkaProcess, case: Json, step: Step, options: Json, most_seconds: float,
+        mode: Mode,
     ) -> None:
-        self.kafka, self.case, self.options = kafka, case, options
+        self.kafka, self.case, self.options, self.mode = kafka, case, options, mode
         self.op, self.kinds = step.event["op"], step.kinds
         self.deadline = time.monotonic() + most_seconds
         self.n_runs = 0
@@ -109,16 +123,16 @@ class Shrinking:
         """All steps, up to one that ends the sequence."""
         self.n_runs += 1
         case = {**self.case, "given": given or self.case["given"]}
-        pair = Lockstep(self.kafka, case, self.options)
-        return list(pair.steps(absolute(event, pair.twin) for event in events))
+        pair = self.mode.make(self.kafka, case, self.options)
+        return list(pair.steps(self.mode.absolute(event, pair.twin) for event in events))
 
     def shows(self, events: list[Json], given: Json | None = None) -> bool:
         """Whether these events end in a difference of the same kind."""
-        last = self.run(events, given)[-1] if events else None
-        return (
-            last is not None and bool(last.differences) and last.event["op"] == self.op
-            and last.kinds <= self.kinds
-        )
+        steps = self.run(events, given)
+        if not steps:
+            return False
+        last = steps[-1]
+        return bool(last.differences) and last.event["op"] == self.op and last.kinds <= self.kinds
 
     @property
     def has_time(self) -> bool:
@@ -139,7 +153,7 @@ class Shrinking:
                 if size == 1:
                     break
                 n_parts = min(2 * n_parts, len(events))
-        return events
+        return [] if len(events) == 1 and self.shows([], given) else events
 
     def simplest(self, events: list[Json]) -> list[Json]:
         """Leave out parts of the events and of what the cluster starts from."""
@@ -147,12 +161,12 @@ class Shrinking:
         while smaller and self.has_time:
             smaller = False
             for at, event in enumerate(events):
-                for part in smaller_events(event):
+                for part in self.mode.smaller_events(event):
                     candidate = [*events[:at], part, *events[at + 1 :]]
                     if self.has_time and self.shows(candidate):
                         events, smaller = candidate, True
                         break
-            for given in smaller_starts(self.case["given"]):
+            for given in self.mode.smaller_starts(self.case["given"]):
                 if self.has_time and self.shows(events, given):
                     self.case["given"], smaller = given, True
                     break
@@ -201,11 +215,11 @@ def smaller_starts(given: Json) -> Iterator[Json]:
 
 def shrink(
     kafka: KafkaProcess, case: Json, events: list[Json], step: Step, options: Json,
-    most_seconds: float = 120,
+    mode: Mode, most_seconds: float = 120,
 ) -> tuple[Json, list[Step]]:
     """Shrink a sequence of relative events: the case that it starts from, and its steps."""
     case = copy.deepcopy(case)
-    shrinking = Shrinking(kafka, case, step, options, most_seconds)
+    shrinking = Shrinking(kafka, case, step, options, most_seconds, mode)
     if shrinking.shows(events):
         events = shrinking.simplest(shrinking.fewest(events))
         events = shrinking.fewest(events)
@@ -236,3 +250,6 @@ def test_text(kafka: KafkaProcess, case: Json, steps: list[Step]) -> str:
         f"    {body}\n"
         "    assert run_case(case, KfastController)[1] == []\n"
     )
+
+
+KRAFT_MODE = Mode(Lockstep, relative, absolute, smaller_events, smaller_starts, test_text)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from kfast import ArgumentError, Controller, RowError, Store, generate
+from kfast.schema import TOPIC_INELIGIBLE
 from kfast.state.lookup import NameLookup
 from kfast.testing import invariants
 from tests.rules.test_reassignment import HALF_WAY, is_being_reassigned
@@ -522,6 +523,32 @@ def test_a_topic_that_was_queued_before_waits_for_its_reassignment():
     controller.acknowledge_deletions()
     assert not controller.state.topic_exists.any()
     invariants.check(controller.state)
+
+
+def test_a_later_marker_is_read_together_with_those_of_queued_topics():
+    """Section 6.12: a broker made the topic eligible again; the marker of another one does not."""
+    controller = run(HALF_WAY, queued=["t"])
+    controller.on_controller_failover()
+    controller.on_topic_change({"u": {0: [1]}})
+    controller.state.topic_flags[:] &= 255 - TOPIC_INELIGIBLE
+    controller.delete_topics(["u"])
+    assert [
+        name for name, held in zip(
+            controller.state.topic.to_pylist(), controller.state.topic_ineligible.tolist(),
+            strict=True,
+        ) if held
+    ] == ["t"]
+    invariants.check(controller.state)
+
+
+def test_a_marker_of_an_unknown_topic_resumes_the_others():
+    """Section 6.12: the event reads every marker, and goes on with what is queued."""
+    controller = run(HALF_WAY, queued=["t"])
+    controller.on_controller_failover()
+    controller.state.topic_flags[:] &= 255 - TOPIC_INELIGIBLE
+    outcome = controller.delete_topics(["nowhere"])
+    assert controller.state.topic_ineligible.tolist() == [True]
+    assert "unknown" in outcome.notes[0]
 
 
 def test_replicas_without_a_state_end_the_event():

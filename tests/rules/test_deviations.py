@@ -160,6 +160,30 @@ def test_resignation_keeps_the_columns():
     assert state.digest() == before
 
 
+def test_partitions_of_a_queued_topic_are_not_forgotten():
+    """Section 6.4: a partition that never had a leader is still there for a later controller."""
+    state = cluster(([1], [1]), ([2], [2]), brokers=(1,))
+    controller = Controller(state)
+    controller.on_controller_failover()
+    controller.on_topic_change({"u": {0: [1, 2], 1: [2]}})
+    controller.delete_topics(["u"])
+    controller.on_partition_modifications("u", {2: [1]})
+    controller.on_controller_failover()
+    assert state.find_partitions([("u", 1)]).size == 1
+
+
+def test_a_marker_that_is_removed_tells_nobody_that_there_is_another_controller():
+    """Kafka removes the marker under its epoch, and resigns."""
+    state = cluster(([1, 2], [1, 2]))
+    state.delete_topic_enabled = False
+    store = Store(state)
+    controller = Controller(state, store=store)
+    controller.on_controller_failover()
+    store.elect_controller()
+    assert controller.delete_topics(["t"]).failure is None
+    assert controller.active
+
+
 @pytest.mark.parametrize("listed", [[], None, [1, -2]])
 def test_the_node_has_no_empty_lists(listed):
     """Section 6.7 checks no list of the node; kfast asks for one that can be an assignment."""

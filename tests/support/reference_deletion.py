@@ -172,17 +172,19 @@ def finish(core: Core, topic: str) -> None:
 
 
 def delete_topics(core: Core, topics: Iterable[str]) -> Happened:
-    """Section 6.12, deletion marker event."""
+    """Section 6.12, deletion marker event: every marker is read, those of queued topics as well."""
 
     def body() -> None:
         known = set(topics) & core.ctx.all_topics
         if not known or not core.ctx.delete_topic_enabled:
             core.client_calls.append(["delete_deletion_markers", sorted(topics)])
+        marked = known | core.ctx.topics_to_delete
+        if not marked or not core.ctx.delete_topic_enabled:
             return
-        moving = known & {p[0] for p in core.ctx.being_reassigned}
+        moving = marked & {p[0] for p in core.ctx.being_reassigned}
         core.now.marks["deletion of a topic being reassigned"] += bool(moving)
         mark_ineligible(core, moving)
-        enqueue(core, known)
+        enqueue(core, marked)
 
     return core.event("delete_topics", body)
 

@@ -40,7 +40,11 @@ GONE = f"replicas to {ReplicaState.NON_EXISTENT.label}"
 
 
 def delete_topics(engine: ZkEngine, topics: Sequence[str]) -> Outcome:
-    """Deletion markers appeared: these topics are to be deleted (section 6.12)."""
+    """Deletion markers appeared: these topics are to be deleted (section 6.12).
+
+    Every marker is read then: topics that are queued already become ineligible where they are being
+    reassigned, and go on otherwise.
+    """
     state, event = engine.state, "delete_topics"
     topics = check_topics("topics", topics)
     if not engine.active:
@@ -55,9 +59,9 @@ def delete_topics(engine: ZkEngine, topics: Sequence[str]) -> Outcome:
         known = []
 
     def steps() -> None:
-        if known:
+        if state.delete_topic_enabled and (known or state.any_queued):
             if state.n_reassigned:
-                rows = state.find_topics(known)
+                rows = np.union1d(state.find_topics(known), queued_topics(state))
                 moving = (state.records["flags"] & schema.FLAG_BEING_REASSIGNED) != 0
                 state.mark_topics_ineligible(np.intersect1d(rows, state.topic_row[moving]))
             enqueue(engine, known)
