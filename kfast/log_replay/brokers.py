@@ -7,7 +7,6 @@ begins at -1 when the process starts; a line tells the epoch it had before.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -31,9 +30,6 @@ RESTART_MS = 120_000
 
 MOST_USED = 256
 """Requests of a row of which it is remembered that a broker's lines were about them."""
-
-RECEIVED = frozenset({"received", "received_dump"})
-"""Lines that begin the story of a partition in a request."""
 
 
 @dataclass
@@ -157,100 +153,6 @@ class BrokerSide:
             setattr(other, name, dict(getattr(self, name)))
         other.rows.update((row, memory.copy()) for row, memory in self.rows.items())
         return other
-
-    # --- requests -------------------------------------------------------------------------------
-
-    def request(
-        self, simulation: Simulation, line: Statement, fields: dict[str, Any], row: int,
-        logged: dict[str, Any], kind: str = "leader_and_isr",
-    ) -> Item | None:
-        """The request that a line is about: the one being handled, or the next."""
-        broker = line.actor_id
-        if broker is None:
-            return None
-        session = fields.get("session")
-        context = (session, kind) if session is not None else (
-            fields.get("controller"), fields.get("controller_epoch"), fields.get("correlation"),
-            kind,
-        )
-        memory = self.rows[row]
-        before = memory.handled.get(broker)
-        if before is not None and before[0] == context and None not in context and (
-            line.kind not in RECEIVED
-        ):
-            return before[1]
-        chosen = self._next(simulation, line, fields, row, broker, logged, kind)
-        if chosen is None:
-            chosen = from_before(simulation, row, kind)
-        if chosen is not None:
-            memory.use(broker, chosen)
-            memory.handled[broker] = (context, chosen)
-        return chosen
-
-    def _next(
-        self, simulation: Simulation, line: Statement, fields: dict[str, Any], row: int,
-        broker: int, logged: dict[str, Any], kind: str,
-    ) -> Item | None:
-        best: Item | None = None
-        best_score: tuple[int, ...] = ()
-        fits = _FITS.get(line.kind)
-        used = self.rows[row].used.get(broker, ())
-        controller, epoch = fields.get("controller"), fields.get("controller_epoch")
-        for item in simulation.requests(row, kind, None, line.entry.time):
-            term = item.event.term
-            right = controller in (None, term.controller) and epoch in (None, term.epoch)
-            if (best_score and right < best_score[0]) or (
-                fits is not None and not fits(item.fields, broker)
-            ):
-                continue
-            own = item.key[1] == broker
-            unused = item.order not in used
-            same = item.agreement(logged)
-            score = (right, same == len(logged), own, unused, same)
-            if score > best_score:
-                best, best_score = item, score
-                if all(score[:4]):  # None is better, and of equals the oldest is taken.
-                    break
-        return best
-
-
-def from_before(simulation: Simulation, row: int, kind: str) -> Item | None:
-    """A request from before the log goes on: it carried the record as it is since then."""
-    starts = simulation.possibility[row].starts
-    leadership = simulation.state.leadership(row)
-    if kind == "stop_replica" or leadership is None:
-        return None
-    if not starts or starts[-1].point.kind != "resume":
-        return None
-    if simulation.items_of(row, kind):
-        return None
-    point, assigned = starts[-1].point, simulation.state.assignment(row)
-    return Item(point, -1, point.time, (kind, None), {
-        "leader": leadership.leader, "leader_epoch": leadership.leader_epoch,
-        "isr": leadership.isr, "version": leadership.version,
-        "controller_epoch": leadership.controller_epoch, "replicas": assigned.replicas,
-        "adding": assigned.adding, "removing": assigned.removing, "is_new": None,
-        "up": frozenset(simulation.registered), "brokers": tuple(simulation.registered),
-    })
-
-
-def _leads(fields: dict[str, Any], broker: int) -> bool:
-    return bool(fields["leader"] == broker)
-
-
-def _follows(fields: dict[str, Any], broker: int) -> bool:
-    return bool(fields["leader"] != broker)
-
-
-def _follows_nobody(fields: dict[str, Any], broker: int) -> bool:
-    return fields["leader"] != broker and fields["leader"] not in fields["up"]
-
-
-_FITS: dict[str, Callable[[dict[str, Any], int], bool]] = {
-    "became_leader": _leads, "already_leader": _leads, "became_follower": _follows,
-    "already_follower": _follows, "leader_unavailable": _follows_nobody,
-}
-"""What a request must say for a broker to write such a line."""
 
 
 def heard(item: Item) -> Heard:

@@ -11,6 +11,7 @@ import datetime as dt
 import gzip
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,9 +34,8 @@ _MS_PER_DAY = 86_400_000
 class Entry(NamedTuple):
     """One entry of a log.
 
-    `time` is in milliseconds since 1970 by the log's own clock; `more` are the lines that
-    followed without a time of their own; `copies` says how often the same entry stands in other
-    files.
+    `time` is in milliseconds since 1970 by the log's own clock; `more` is the line that
+    follows without a time of its own, if any.
     """
 
     time: int
@@ -44,8 +44,7 @@ class Entry(NamedTuple):
     logger: str
     file: int
     line: int
-    more: tuple[str, ...] = ()
-    copies: int = 1
+    more: str = ""
 
 
 class Warned(NamedTuple):
@@ -74,6 +73,10 @@ class Logs:
     def name(self) -> str:
         """What messages call them: the folder, or the files."""
         return self.root if self.root != "." else ", ".join(self.files)
+
+    def warn(self, file: int, line: int, what: str) -> None:
+        """Note that something is wrong with a line."""
+        self.warnings.append(Warned(self.files[file], line, what))
 
     def where(self, entry: Entry) -> str:
         """`file:line` of an entry."""
@@ -152,89 +155,69 @@ def _lines(file: Path) -> Iterator[tuple[bytes, str]]:
 
 
 def _read_file(logs: Logs, number: int, file: Path) -> Iterator[Entry]:
-    name = logs.files[number]
     current: Entry | None = None
-    more: list[str] = []
     last = 0
     ended = True
     for last, (raw, complaint) in enumerate(_lines(file), 1):
         if complaint:
-            logs.warnings.append(Warned(name, last, complaint))
+            logs.warn(number, last, complaint)
             break
         ended = raw.endswith(b"\n")
-        text = _decode(logs, name, last, raw)
+        text = _decode(logs, number, last, raw)
         head = _HEAD.match(text)
-        if head is None:
-            _follow(logs, name, last, text, current, more)
-            continue
-        if current is not None:
-            yield current._replace(more=tuple(more)) if more else current
-        more = []
-        current = _entry(logs, name, number, last, head)
+        if head is not None:
+            if current is not None:
+                yield current
+            current = _entry(logs, number, last, head)
+        elif text.strip() and current is None:
+            logs.warn(number, last, f"no entry begins here, skipped: {text[:60]!r}")
+        elif text.strip() and current is not None:  # The rest of a message, or damage.
+            if not _FOLLOWS.match(text):
+                logs.warn(number, last, f"neither an entry nor a stack trace: {text[:60]!r}")
+            current = current._replace(more=current.more or text)
     if current is not None:
-        yield current._replace(more=tuple(more)) if more else current
+        yield current
     logs.n_lines += last
     if last and not ended and current is not None and current.line == last and not current.logger:
-        logs.warnings.append(Warned(name, last, "the file ends within this line"))
+        logs.warn(number, last, "the file ends within this line")
 
 
-def _decode(logs: Logs, name: str, line: int, raw: bytes) -> str:
+def _decode(logs: Logs, number: int, line: int, raw: bytes) -> str:
     raw = raw.rstrip(b"\r\n")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        logs.warnings.append(Warned(name, line, f"bytes that are no text ({error.reason})"))
+        logs.warn(number, line, f"bytes that are no text ({error.reason})")
         text = raw.decode("utf-8", "replace")
     if "\0" in text:
-        logs.warnings.append(Warned(name, line, "the line holds zero bytes, as after a crash"))
+        logs.warn(number, line, "the line holds zero bytes, as after a crash")
         text = text.replace("\0", "")
     return text
 
 
-def _entry(logs: Logs, name: str, number: int, line: int, head: re.Match[str]) -> Entry:
+def _entry(logs: Logs, number: int, line: int, head: re.Match[str]) -> Entry:
     year, month, day, hour, minute, second, ms = (int(head[i]) for i in range(1, 8))
     try:
         days = dt.date(year, month, day).toordinal() - _EPOCH
     except ValueError:
-        logs.warnings.append(Warned(name, line, f"{head[0][:25]} is no date; 1970 is taken"))
+        logs.warn(number, line, f"{head[0][:25]} is no date; 1970 is taken")
         days = 0
     time = days * _MS_PER_DAY + ((hour * 60 + minute) * 60 + second) * 1000 + ms
     fields = _LOGGER.match(head[9])
-    if fields is None:
-        return Entry(time, head[8], head[9].strip(), "", number, line)
-    return Entry(time, head[8], fields[1].strip(), fields[2], number, line)
-
-
-def _follow(
-    logs: Logs, name: str, line: int, text: str, current: Entry | None, more: list[str]
-) -> None:
-    """Take a line without a time: the rest of a message, or damage."""
-    if not text.strip():
-        return
-    if current is None:
-        logs.warnings.append(Warned(name, line, f"no entry begins here, skipped: {text[:60]!r}"))
-        return
-    if not _FOLLOWS.match(text):
-        logs.warnings.append(
-            Warned(name, line, f"neither an entry nor a stack trace: {text[:60]!r}")
-        )
-    more.append(text)
+    message, logger = (head[9], "") if fields is None else fields.groups()
+    return Entry(time, head[8], message.strip(), logger, number, line)
 
 
 def _note_cut_lines(logs: Logs) -> None:
     """Warn of entries without a logger in files whose other entries have one: they are cut."""
-    with_logger = [0] * len(logs.files)
-    total = [0] * len(logs.files)
+    total = Counter(entry.file for entry in logs.entries)
+    with_logger = Counter(entry.file for entry in logs.entries if entry.logger)
+    known = {(warned.file, warned.line) for warned in logs.warnings}
     for entry in logs.entries:
-        total[entry.file] += 1
-        with_logger[entry.file] += bool(entry.logger)
-    fields = {(warned.file, warned.line) for warned in logs.warnings}
-    for entry in logs.entries:
-        name = logs.files[entry.file]
-        if entry.logger or 2 * with_logger[entry.file] < total[entry.file]:
-            continue
-        if (name, entry.line) not in fields:
-            logs.warnings.append(Warned(name, entry.line, "the entry is cut: its end is missing"))
+        if not entry.logger and 2 * with_logger[entry.file] >= total[entry.file] and (
+            (logs.files[entry.file], entry.line) not in known
+        ):
+            logs.warn(entry.file, entry.line, "the entry is cut: its end is missing")
 
 
 def _without_copies(entries: list[Entry]) -> list[Entry]:
@@ -256,7 +239,5 @@ def _without_copies(entries: list[Entry]) -> list[Entry]:
 
 def clock(time: int) -> str:
     """Time of an entry as its log writes it."""
-    day, rest = divmod(time, _MS_PER_DAY)
-    seconds, ms = divmod(rest, 1000)
-    date = dt.date.fromordinal(_EPOCH + day)
-    return f"{date} {seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02},{ms:03}"
+    moment = dt.datetime(1970, 1, 1) + dt.timedelta(milliseconds=time)
+    return moment.isoformat(" ", "milliseconds").replace(".", ",")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kfast.log_replay.brokers import NEVER, from_before, heard
+from kfast.log_replay.brokers import NEVER, heard
 from kfast.log_replay.checks import Check, checks_of
 from kfast.log_replay.comparison.cases import Case, Compare
 from kfast.log_replay.engine.predictions import Item
@@ -114,7 +114,7 @@ def _cached(case: Case) -> list[Check]:
             if score == (len(logged), 1):
                 break
     if best is None:
-        best = from_before(case.simulation, case.row, "update_metadata")
+        best = case.from_before("update_metadata")
     if best is not None:
         cached[broker] = max(last, best.order)
     return checks_of(logged, _fields_of(best))

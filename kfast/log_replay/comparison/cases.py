@@ -11,6 +11,15 @@ from kfast.log_replay.engine.predictions import Item
 from kfast.log_replay.engine.simulation import Simulation
 from kfast.log_replay.wording.forms import Statement
 
+RECEIVED = frozenset({"received", "received_dump"})
+"""Lines that begin the story of a partition in a request."""
+
+LEADS = {
+    "became_leader": True, "already_leader": True,
+    "became_follower": False, "already_follower": False, "leader_unavailable": False,
+}
+"""Whether the request that a line is about makes its broker the leader."""
+
 
 class Case(NamedTuple):
     """A line, what it says of a partition, and a row of that partition.
@@ -39,10 +48,59 @@ class Case(NamedTuple):
         return self.simulation.take(self.row, key, time, self.term, logged, by)
 
     def request(self, logged: dict[str, Any], kind: str = "leader_and_isr") -> Item | None:
-        """The request that a broker's line is about."""
-        return self.brokers.request(
-            self.simulation, self.line, self.fields, self.row, logged, kind
-        )
+        """The request that a broker's line is about: the one being handled, or the next."""
+        fields, broker = self.fields, self.broker
+        context: tuple[Any, ...] = (fields.get("session"), kind)
+        if context[0] is None:
+            names = ("controller", "controller_epoch", "correlation")
+            context = (*map(fields.get, names), kind)
+        memory = self.brokers.rows[self.row]
+        before = memory.handled.get(broker)
+        if before is not None and before[0] == context and None not in context and (
+            self.line.kind not in RECEIVED
+        ):
+            return before[1]
+        chosen = self._next(logged, kind) or self.from_before(kind)
+        if chosen is not None:
+            memory.use(broker, chosen)
+            memory.handled[broker] = (context, chosen)
+        return chosen
+
+    def _next(self, logged: dict[str, Any], kind: str) -> Item | None:
+        """The request that fits a line best; of equals the oldest."""
+        line, broker = self.line, self.broker
+        controller, epoch = self.fields.get("controller"), self.fields.get("controller_epoch")
+        used = self.brokers.rows[self.row].used.get(broker, ())
+        best: Item | None = None
+        best_score: tuple[int, ...] = ()
+        for item in self.simulation.requests(self.row, kind, None, line.entry.time):
+            term = item.event.term
+            right = controller in (None, term.controller) and epoch in (None, term.epoch)
+            if (best_score and right < best_score[0]) or not _fits(item, line.kind, broker):
+                continue
+            same = item.agreement(logged)
+            score = (right, same == len(logged), item.key[1] == broker, item.order not in used,
+                     same)
+            if score > best_score:
+                best, best_score = item, score
+                if all(score[:4]):  # None is better.
+                    break
+        return best
+
+    def from_before(self, kind: str) -> Item | None:
+        """A request from before the log goes on: it carried the record as it is since then."""
+        simulation, row = self.simulation, self.row
+        starts, record = simulation.possibility[row].starts, self.record()
+        if kind == "stop_replica" or record is None or not starts or (
+            starts[-1].point.kind != "resume" or simulation.items_of(row, kind)
+        ):
+            return None
+        point, assigned = starts[-1].point, simulation.state.assignment(row)
+        return Item(point, -1, point.time, (kind, None), {
+            **record, "replicas": assigned.replicas,
+            "adding": assigned.adding, "removing": assigned.removing, "is_new": None,
+            "up": frozenset(simulation.registered), "brokers": tuple(simulation.registered),
+        })
 
     def record(self) -> dict[str, Any] | None:
         """The partition's record as it is after the event; None where there is none."""
@@ -53,6 +111,16 @@ class Case(NamedTuple):
         """The partition's leader after the event."""
         leadership = self.simulation.state.leadership(self.row)
         return MISSING if leadership is None else leadership.leader
+
+
+def _fits(item: Item, kind: str, broker: int) -> bool:
+    """Whether a broker may write a line of some kind about a request."""
+    leader, leads = item.fields.get("leader"), LEADS.get(kind)
+    if leads is None:
+        return True
+    return leads == (leader == broker) and not (
+        kind == "leader_unavailable" and leader in item.fields["up"]
+    )
 
 
 Compare = Callable[[Case], list[Check]]

@@ -437,7 +437,7 @@ class _Writer:
                 statement.fields["before"] != "OnlinePartition"
             ):
                 continue
-            strategy = " ".join(statement.entry.more[:1])
+            strategy = statement.entry.more
             if statement.kind == "partition_led" or "ControlledShutdown" in strategy:
                 moved.add(statement.fields["partition"])
         if not moved:

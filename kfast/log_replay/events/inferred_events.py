@@ -136,7 +136,7 @@ class Guesser:
         batch = near[0]
         for number in batch.failed:
             statement = self.statements[number]
-            if any("ControlledShutdown" in line for line in statement.entry.more[:1]):
+            if "ControlledShutdown" in statement.entry.more:
                 leader = self.led.get(statement.fields["partition"], (None, ()))[0]
                 if leader is not None and leader >= 0:
                     return leader

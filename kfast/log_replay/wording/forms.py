@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from kfast.log_replay.log_files import Entry
 from kfast.log_replay.wording import values
@@ -26,17 +27,17 @@ TYPES: dict[str, tuple[str, Callable[[str], Any] | None]] = {
     "ids": (_BRACKETS, values.ids),
     "names": (r".*?", values.names),
     "partitions": (r".*?", values.partitions),
-    "epochs": (r"\w*\([^()]*\)", values.epochs),
+    "epochs": (r"\w*\([^()]*\)", values.mapping(int, int)),
     "record": (r"\(Leader:[^()]*\)", values.record),
     "any_record": (r".*", values.any_record),
-    "leaders": (r".*", values.leaders),
-    "lists": (r"\w*\(.*\)", values.lists),
+    "leaders": (r".*", values.mapping(values.partition, values.record)),
+    "lists": (r"\w*\(.*\)", values.mapping(values.partition, values.ids)),
     "assignment": (r"\w*\([^()]*\)|[\d,]*", values.assigned),
-    "replica_states": (r"\w*\(.*\)", values.replica_states),
+    "replica_states": (r"\w*\(.*\)", values.mapping(values.replica, str)),
     "replicas": (r".*?", values.replicas),
-    "errors": (r"\w*\(.*\)", values.errors),
+    "errors": (r"\w*\(.*\)", values.mapping(values.partition, str)),
     "error_codes": (r"\[.*\]", values.error_codes),
-    "partition_states": (r"\w*\(.*\)", values.partition_states),
+    "partition_states": (r"\w*\(.*\)", values.mapping(values.partition, str)),
     "assignments": (r".*", values.assignments),
     "dump": (r".*", values.request),
     "received": (r".*", values.received),
@@ -98,6 +99,7 @@ class Form:
     until: str = ""
     fixed: dict[str, Any] = field(default_factory=dict)
 
+    @cached_property
     def compiled(self) -> Compiled:
         """The expression, and the names with what makes their values, group by group."""
         pattern, at, groups = "", 0, []
@@ -135,18 +137,16 @@ class Forms:
 
     def __init__(self, forms: Sequence[Form]) -> None:
         self.forms = tuple(forms)
-        self.compiled: dict[int, Compiled] = {}
         self.heads: dict[str, list[int]] = {}
         for number, form in enumerate(forms):
             self.heads.setdefault(form.head[:KEY], []).append(number)
         self.lengths = sorted({len(head) for head in self.heads})
-        self.likely: dict[str, list[int]] = {}
+        self.likely: dict[str, list[Form]] = {}
 
     def find(self, message: str) -> tuple[Form, dict[str, Any]] | None:
         """Form of a message and the values in it; None where no form fits."""
-        for number in self.likely.get(message[:KEY]) or self._likely(message[:KEY]):
-            form = self.forms[number]
-            pattern, groups = self._compiled(number)
+        for form in self.likely.get(message[:KEY]) or self._likely(message[:KEY]):
+            pattern, groups = form.compiled
             found = pattern.match(message)
             if found is None:
                 continue
@@ -157,22 +157,16 @@ class Forms:
             return form, {**form.fixed, **fields}
         return None
 
-    def _likely(self, beginning: str) -> list[int]:
-        """Numbers of the forms that a message with some beginning may have."""
+    def _likely(self, beginning: str) -> list[Form]:
+        """The forms that a message with some beginning may have."""
         if len(self.likely) > MOST_BEGINNINGS:
             self.likely.clear()
-        numbers = self.likely[beginning] = sorted(
-            number for length in self.lengths
+        numbers = sorted(
+            number for length in self.lengths if length <= len(beginning)
             for number in self.heads.get(beginning[:length], ())
-            if length <= len(beginning)
         )
-        return numbers
-
-    def _compiled(self, number: int) -> Compiled:
-        known = self.compiled.get(number)
-        if known is None:
-            known = self.compiled[number] = self.forms[number].compiled()
-        return known
+        self.likely[beginning] = [self.forms[number] for number in numbers]
+        return self.likely[beginning]
 
 
 KEY = 12
@@ -196,12 +190,11 @@ _PREFIX = re.compile(
     r"|\[delete-topics-thread-(?P<x>\d+)\],? *"
     r"|\[\w+LeaderSelector\]:? *"
 )
-_OLD_CONTROLLER = re.compile(r"Controller (\d+) epoch (-?\d+) ")
-_OLD_BROKER = re.compile(r"Broker (\d+) ")
+_OLD_PREFIX = re.compile(r"Controller (?P<c>\d+) epoch (?P<e>-?\d+) |Broker (?P<b>\d+) ")
+"""Before 1.0, of state-change.log."""
 
 
-@dataclass(frozen=True)
-class Prefix:
+class Prefix(NamedTuple):
     """Who speaks, and what is left of the message."""
 
     actor: str
@@ -210,26 +203,16 @@ class Prefix:
     rest: str
 
 
-def take_prefix(message: str, logger: str) -> Prefix:
+def take_prefix(message: str, is_state_change: bool) -> Prefix:
     """Split a message into who speaks and what is said."""
     found = _PREFIX.match(message)
+    if found is None and is_state_change:
+        found = _OLD_PREFIX.match(message)
     if found is None:
-        return _old_prefix(message) if "state.change" in logger else Prefix("", None, None, message)
-    rest = message[found.end() :]
-    fields = found.groupdict()
-    if fields["b"]:
-        return Prefix("broker", int(fields["b"]), None, rest)
-    number = next((fields[key] for key in "cmdirsnx" if fields[key]), None)
-    epoch = int(fields["e"]) if fields["e"] else None
+        return Prefix("", None, None, message)
+    rest, groups = message[found.end() :], found.groupdict()
+    if groups["b"]:
+        return Prefix("broker", int(groups["b"]), None, rest)
+    number = next((groups[key] for key in "cmdirsnx" if groups.get(key)), None)
+    epoch = int(groups["e"]) if groups["e"] else None
     return Prefix("controller", int(number) if number else None, epoch, rest)
-
-
-def _old_prefix(message: str) -> Prefix:
-    """Before 1.0 the state-change log begins with `Controller 1 epoch 3` or `Broker 1`."""
-    found = _OLD_CONTROLLER.match(message)
-    if found:
-        return Prefix("controller", int(found[1]), int(found[2]), message[found.end() :])
-    found = _OLD_BROKER.match(message)
-    if found:
-        return Prefix("broker", int(found[1]), None, message[found.end() :])
-    return Prefix("", None, None, message)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
 from kfast.log_replay.log_files import STATE_CHANGE, Entry, Logs
 from kfast.log_replay.steps import Steps
 from kfast.log_replay.wording import controller_log, state_change_log
@@ -13,9 +16,9 @@ UNSIGNED = frozenset({"isr_notified"})
 """Kinds of lines that do not say who writes them (0.10.0): whoever writes that file."""
 
 
-def understand(logs: Logs, steps: Steps) -> tuple[list[Statement], dict[Form, int]]:
+def understand(logs: Logs, steps: Steps) -> tuple[list[Statement], Mapping[Form, int]]:
     """Say of each entry what it states; also how often each form occurred."""
-    used: dict[str, tuple[Form, int]] = {}
+    used: Counter[Form] = Counter()
     statements = []
     writers: dict[int, int] = {}
     for entry in steps.over(logs.entries):
@@ -26,30 +29,18 @@ def understand(logs: Logs, steps: Steps) -> tuple[list[Statement], dict[Form, in
             statement.actor, statement.actor_id = "controller", writers.get(entry.file)
         statements.append(statement)
         if form is not None:
-            key = form.wording
-            used[key] = (form, used[key][1] + 1 if key in used else 1)
-    return statements, dict(used.values())
+            used[form] += 1
+    return statements, used
 
 
 def read_statement(entry: Entry, kind: str) -> tuple[Statement, Form | None]:
-    """Statement of one entry, and its form."""
-    spoken = take_prefix(entry.message, entry.logger or ("state.change" * (kind == STATE_CHANGE)))
-    rest = spoken.rest.strip()
-    table = state_change_log if _is_state_change(entry, kind) else controller_log
-    if table is state_change_log and rest[:1].islower():
+    """Statement of one entry in a file of some kind, and its form."""
+    is_state_change = "state.change" in entry.logger if entry.logger else kind == STATE_CHANGE
+    prefix = take_prefix(entry.message, is_state_change)
+    rest = prefix.rest.strip()
+    if is_state_change and rest[:1].islower():
         rest = rest[0].upper() + rest[1:]
-    found = table.FORMS.find(rest)
-    if found is None:
-        return Statement(
-            NOT_UNDERSTOOD, {}, entry, spoken.actor, spoken.actor_id, spoken.epoch
-        ), None
-    form, fields = found
-    return Statement(
-        form.kind, fields, entry, spoken.actor, spoken.actor_id, spoken.epoch
-    ), form
-
-
-def _is_state_change(entry: Entry, kind: str) -> bool:
-    if entry.logger:
-        return "state.change" in entry.logger
-    return kind == STATE_CHANGE
+    table = state_change_log if is_state_change else controller_log
+    form, fields = table.FORMS.find(rest) or (None, {})
+    kind = NOT_UNDERSTOOD if form is None else form.kind
+    return Statement(kind, fields, entry, *prefix[:3]), form

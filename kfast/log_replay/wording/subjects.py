@@ -34,7 +34,7 @@ def subjects(line: Statement) -> Iterator[tuple[Partition, dict[str, Any]]]:
             for p, record in request.partitions.items()
         )
     elif kind == "received_dump":
-        received = fields["received"]
-        yield received.partition, {**fields, "record": received.record}
+        partition, record = fields["received"]
+        yield partition, {**fields, "record": record}
     elif "partition" in fields:
         yield fields["partition"], fields

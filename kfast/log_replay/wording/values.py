@@ -7,10 +7,13 @@ in theirs; both become tuples, and who compares them decides whether order count
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeVar
 
 Partition = tuple[str, int]
+Replica = tuple[str, int, int]
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 _NUMBER = re.compile(r"-?\d+")
 _PARTITION = re.compile(r"\[?([\w.-]+)(?:-|,\s*|, partition=)(\d+)\]?$")
 _RECORD = re.compile(
@@ -20,6 +23,7 @@ _RECORD = re.compile(
 _FIELD = re.compile(
     r"(\w+)=(\w*\([^()]*\)|\[[^\]]*\]|'[^']*'|-?\d+(?:,-?\d+)+|[^,()\[\]']*)"
 )
+_JSON_NAME = re.compile(r'"(\w+)"\s*:\s*')
 _ISR_MEMBER = re.compile(r"brokerId=(-?\d+)")
 _REPLICA = re.compile(r"\[Topic=([\w.-]+),\s*Partition=(\d+),\s*Replica=(\d+)\]")
 _ERROR_CODE = re.compile(r"topicName='([\w.-]+)', partitionIndex=(\d+), errorCode=(-?\d+)")
@@ -112,18 +116,21 @@ def partitions(text: str) -> tuple[Partition, ...]:
     return tuple(partition(part) for part in split(inside(content)))
 
 
-def pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Pairs of `Map(key -> value, ...)`."""
-    for part in split(inside(text)):
-        key, arrow, value = part.partition("->")
-        if not arrow:
-            raise ValueError(f"{part[:60]!r} is no pair of a map")
-        yield key.strip(), value.strip()
+def mapping(
+    read_key: Callable[[str], Key], read: Callable[[str], Value]
+) -> Callable[[str], dict[Key, Value]]:
+    """What reads `Map(key -> value, ...)`, keys and values each by a function."""
 
+    def read_map(text: str) -> dict[Key, Value]:
+        found = {}
+        for part in split(inside(text)):
+            key, arrow, value = part.partition("->")
+            if not arrow:
+                raise ValueError(f"{part[:60]!r} is no pair of a map")
+            found[read_key(key.strip())] = read(value.strip())
+        return found
 
-def errors(text: str) -> dict[Partition, str]:
-    """Error of each partition in an answer: `Map(t-0 -> NONE, ...)`."""
-    return {partition(key): error for key, error in pairs(text)}
+    return read_map
 
 
 def error_codes(text: str) -> dict[Partition, int]:
@@ -170,31 +177,9 @@ def fields(text: str) -> Record:
     return Record(**fields)
 
 
-_JSON = {
-    "leader": "leader", "leader_epoch": "leader_epoch", "controller_epoch": "controller_epoch",
-}
-
-
-def json_record(text: str) -> Record:
-    """A record as old controllers print it: `{"leader":1,"leader_epoch":3,"isr":[1,2]}`."""
-    fields: dict[str, Any] = {}
-    for key, name in _JSON.items():
-        found = re.search(rf'"{key}"\s*:\s*(-?\d+)', text)
-        if found:
-            fields[name] = int(found[1])
-    isr = re.search(r'"isr"\s*:\s*\[([^\]]*)\]', text)
-    if isr:
-        fields["isr"] = ids(isr[1])
-    if "leader" not in fields:
-        raise ValueError(f"{text[:60]!r} is no leader and ISR")
-    return Record(**fields)
-
-
 def any_record(text: str) -> Record:
-    """A record in whichever of the three forms it stands."""
-    if "Leader:" in text:
-        return record(text)
-    return json_record(text) if '"leader"' in text else fields(text)
+    """A record in whichever form it stands; old ones are `{"leader":1,"isr":[1,2]}`."""
+    return record(text) if "Leader:" in text else fields(_JSON_NAME.sub(r"\1=", text.strip(" {}")))
 
 
 def assigned(text: str) -> Assigned:
@@ -219,40 +204,17 @@ def assignments(text: str) -> dict[Partition, Assigned]:
     return found
 
 
-def replica_states(text: str) -> dict[tuple[str, int, int], str]:
-    """`Map([Topic=t,Partition=0,Replica=1] -> OnlineReplica, ...)`."""
-    found = {}
-    for key, value in pairs(text):
-        named = _REPLICA.match(key)
-        if named is None:
-            raise ValueError(f"{key[:60]!r} is no replica")
-        found[named[1], int(named[2]), int(named[3])] = value
-    return found
-
-
-def replicas(text: str) -> tuple[tuple[str, int, int], ...]:
+def replicas(text: str) -> tuple[Replica, ...]:
     """Every `[Topic=t,Partition=0,Replica=1]` in a text."""
     return tuple((t, int(p), int(b)) for t, p, b in _REPLICA.findall(text))
 
 
-def partition_states(text: str) -> dict[Partition, str]:
-    """`Map(t-0 -> OnlinePartition, ...)`."""
-    return {partition(key): value for key, value in pairs(text)}
-
-
-def epochs(text: str) -> dict[int, int]:
-    """`Map(0 -> 168, 1 -> 193)`."""
-    return {int(key): int(value) for key, value in pairs(text)}
-
-
-def leaders(text: str) -> dict[Partition, Record]:
-    """`t-0 -> (Leader:0,...),t-1 -> (Leader:1,...)`."""
-    return {partition(key): record(value) for key, value in pairs(text)}
-
-
-def lists(text: str) -> dict[Partition, tuple[int, ...]]:
-    """`Map(t-0 -> List(1, 0), ...)`."""
-    return {partition(key): ids(value) for key, value in pairs(text)}
+def replica(text: str) -> Replica:
+    """`[Topic=t,Partition=0,Replica=1]`."""
+    found = replicas(text)
+    if not found:
+        raise ValueError(f"{text[:60]!r} is no replica")
+    return found[0]
 
 
 class Request(NamedTuple):
@@ -276,13 +238,9 @@ def request(text: str) -> Request:
     named = _API.search(text)
     if named is None:
         raise ValueError(f"{text[:60]!r} is no request")
-    found: dict[Partition, Record] = {}
-    for place in _DUMPED.finditer(text):
-        if place[1] and "leader=" in place[3]:
-            found[place[1], int(place[2])] = fields(place[3])
     return Request(
         named[1], _header(text, "controllerId"), _header(text, "controllerEpoch"),
-        _header(text, "brokerEpoch"), found,
+        _header(text, "brokerEpoch"), dict(_dumped(text)),
     )
 
 
@@ -292,16 +250,15 @@ def _header(text: str, key: str) -> int | None:
     return int(found[1]) if found else None
 
 
-class Received(NamedTuple):
+def _dumped(text: str) -> Iterator[tuple[Partition, Record]]:
+    """Every `LeaderAndIsrPartitionState(topicName='t', partitionIndex=0, ...)` in a text."""
+    for place in _DUMPED.finditer(text):
+        if place[1] and "leader=" in place[3]:
+            yield (place[1], int(place[2])), fields(place[3])
+
+
+def received(text: str) -> tuple[Partition, Record]:
     """A partition's part of a LeaderAndIsr request, as the broker that got it prints it."""
-
-    partition: Partition
-    record: Record
-
-
-def received(text: str) -> Received:
-    """`LeaderAndIsrPartitionState(topicName='t', partitionIndex=0, ...)`."""
-    found = _DUMPED.search(text)
-    if found is None or not found[1]:
-        raise ValueError(f"{text[:60]!r} names no partition")
-    return Received((found[1], int(found[2])), fields(found[3]))
+    for partition_and_record in _dumped(text):
+        return partition_and_record
+    raise ValueError(f"{text[:60]!r} names no partition")
