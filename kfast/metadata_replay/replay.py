@@ -60,12 +60,8 @@ class MetadataReplay(Incident):
         Offsets from and before which records were replayed.
     facts : pa.Table
         One row for each decision: see `schema.METADATA_FACTS`.
-    timeline : pa.Table
-        One row per event that changed anything.
-    outages : pa.Table
-        Who was without a leader, from when to when.
-    reassignments, broker_sessions, controller_terms : pa.Table
-        Who was reassigned, was live, was the controller, from when to when.
+    timeline, outages, reassignments, broker_sessions, controller_terms : pa.Table
+        See `Incident`.
     contradictions : tuple of MetadataContradiction
         Decisions that the rules do not give, and those that they give and that are not there.
     counts, reasons, causes, kinds : dict
@@ -85,11 +81,6 @@ class MetadataReplay(Incident):
     first_offset: int
     end_offset: int
     facts: pa.Table
-    timeline: pa.Table
-    outages: pa.Table
-    reassignments: pa.Table
-    broker_sessions: pa.Table
-    controller_terms: pa.Table
     contradictions: tuple[MetadataContradiction, ...]
     counts: Mapping[str, int]
     reasons: Mapping[str, int]
@@ -205,8 +196,8 @@ def _answer(
     counts = verdicts.counts(2)
     files = tuple(file.name for file in log.segments)
     return MetadataReplay(
-        source, files, replayer.n_records, log.first_offset, replayer.end_offset,
-        verdicts.table(), *incident_tables([timeline]),
+        *incident_tables([timeline]), source, files, replayer.n_records, log.first_offset,
+        replayer.end_offset, verdicts.table(),
         tuple(sorted(verdicts.contradictions, key=lambda one: one.offset)),
         {verdict: counts[verdict] for verdict in VERDICTS},
         dict(verdicts.reasons().most_common()), dict(verdicts.counts(1).most_common()),

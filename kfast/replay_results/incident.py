@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kfast.figures.incidents import incident_figure, incident_marks
@@ -11,13 +12,18 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 
+@dataclass(frozen=True)
 class Incident:
     """The tables of an incident, and its figure.
 
     Attributes
     ----------
-    timeline, outages, reassignments, broker_sessions, controller_terms : pa.Table
-        As in `kfast.schema`.
+    timeline : pa.Table
+        One row per event that changed anything.
+    outages : pa.Table
+        Who was without a leader, from when to when; `until` is null where it still was at the end.
+    reassignments, broker_sessions, controller_terms : pa.Table
+        Who was reassigned, was live, was the controller, from when to when.
     """
 
     timeline: pa.Table

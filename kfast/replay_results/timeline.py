@@ -190,52 +190,6 @@ class Timeline:
             self.reassigned.end(name, time)
 
 
-def timeline_table(timelines: Sequence[Timeline]) -> pa.Table:
-    """Events of all clusters, by time: `schema.TIMELINE`."""
-    rows = sorted((row for one in timelines for row in one.rows), key=lambda row: row.time)
-    return TIMELINE.table({
-        column.name: [getattr(row, column.name) for row in rows] for column in TIMELINE.columns
-    })
-
-
-def controller_terms_table(timelines: Sequence[Timeline]) -> pa.Table:
-    """Who was the controller, from when to when: `schema.CONTROLLER_TERMS`."""
-    rows = sorted(
-        ((*term, one.cluster) for one in timelines for term in one.terms), key=lambda term: term[2]
-    )
-    return CONTROLLER_TERMS.table(dict(zip(
-        CONTROLLER_TERMS.schema.names, zip(*rows, strict=True) if rows else [[]] * 5, strict=True
-    )))
-
-
-def periods_table(
-    result: ResultTable, periods: Iterable[tuple[Periods, int]]
-) -> pa.Table:
-    """Since when and until when something held, by its begin.
-
-    Parameters
-    ----------
-    result : ResultTable
-        Of `schema`: what it held for, since, until, perhaps duration_ms, cluster.
-    periods : iterable of (Periods, int)
-        Of every cluster, with its number.
-    """
-    rows = sorted(
-        ((*period, cluster) for some, cluster in periods for period in some),
-        key=lambda row: (row[1] is not None, row[1] or 0, row[0]),
-    )
-    columns = {
-        result.columns[0].name: [row[0] for row in rows],
-        "since": [row[1] for row in rows],
-        "until": [row[2] for row in rows],
-        "duration_ms": [
-            None if row[1] is None or row[2] is None else row[2] - row[1] for row in rows
-        ],
-        "cluster": [row[3] for row in rows],
-    }
-    return result.table({name: columns[name] for name in result.schema.names})
-
-
 class IncidentTables(NamedTuple):
     """What a replay tells of an incident, as tables; see `schema`."""
 
@@ -248,12 +202,34 @@ class IncidentTables(NamedTuple):
 
 def incident_tables(timelines: Sequence[Timeline]) -> IncidentTables:
     """The tables of an incident, of the timelines of all clusters."""
-    return IncidentTables(
-        timeline_table(timelines),
-        periods_table(OUTAGES, ((one.leaderless, one.cluster) for one in timelines)),
-        periods_table(
-            REPLAY_REASSIGNMENTS, ((one.reassigned, one.cluster) for one in timelines)
-        ),
-        periods_table(BROKER_SESSIONS, ((one.sessions, one.cluster) for one in timelines)),
-        controller_terms_table(timelines),
+    rows = sorted((row for one in timelines for row in one.rows), key=lambda row: row.time)
+    terms = sorted(
+        ((*term, one.cluster) for one in timelines for term in one.terms), key=lambda term: term[2]
     )
+    return IncidentTables(
+        TIMELINE.table({name: [getattr(row, name) for row in rows]
+                        for name in TIMELINE.schema.names}),
+        _periods(OUTAGES, "leaderless", timelines),
+        _periods(REPLAY_REASSIGNMENTS, "reassigned", timelines),
+        _periods(BROKER_SESSIONS, "sessions", timelines),
+        CONTROLLER_TERMS.table({name: [term[at] for term in terms]
+                                for at, name in enumerate(CONTROLLER_TERMS.schema.names)}),
+    )
+
+
+def _periods(result: ResultTable, name: str, timelines: Sequence[Timeline]) -> pa.Table:
+    """Since when and until when something held in each cluster, by its begin."""
+    rows = sorted(
+        ((*period, one.cluster) for one in timelines for period in getattr(one, name)),
+        key=lambda row: (row[1] is not None, row[1] or 0, row[0]),
+    )
+    columns = {
+        result.columns[0].name: [row[0] for row in rows],
+        "since": [row[1] for row in rows],
+        "until": [row[2] for row in rows],
+        "duration_ms": [
+            None if row[1] is None or row[2] is None else row[2] - row[1] for row in rows
+        ],
+        "cluster": [row[3] for row in rows],
+    }
+    return result.table({name: columns[name] for name in result.schema.names})

@@ -166,7 +166,7 @@ def test_a_replay_has_its_path_escaped(path):
     empty = pa.table({})
     counts = {"predicted": 5, "adopted": 1, "unknown": 2, "contradicted": 0, "missing": 0}
     found = Replay(
-        path, (), 7, *[empty] * 6, (), (), counts, 6, {}, {}, {}, (), f"zk-{path}", None
+        *[empty] * 5, path, (), 7, empty, (), (), counts, 6, {}, {}, {}, (), f"zk-{path}", None
     )
     check(found)
     assert "5 predicted, 1 adopted, 2 unknown, 0 contradicted" in repr(found)

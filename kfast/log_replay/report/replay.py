@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -27,9 +26,6 @@ from kfast.replay_results.incident import Incident
 from kfast.replay_results.timeline import incident_tables
 from kfast.replay_results.verdicts import ADOPTED, CONTRADICTED, MISSING, UNKNOWN, VERDICTS
 from kfast.state.display import Summary, summary_html, summary_text
-
-if TYPE_CHECKING:
-    pass
 
 MOMENT_S = 0.3
 """For so long what was simulated is judged after an interruption."""
@@ -106,13 +102,8 @@ class Replay(Incident):
         Lines in them.
     facts : pa.Table
         time, file, line, kind, subject, logged, predicted, verdict, reason.
-    timeline : pa.Table
-        One row per event that changed anything.
-    outages : pa.Table
-        partition, since, until, duration_ms, cluster: who was without a leader. `until` is null
-        where it still was at the end.
-    reassignments, broker_sessions, controller_terms : pa.Table
-        Who was reassigned, was live, was the controller, from when to when.
+    timeline, outages, reassignments, broker_sessions, controller_terms : pa.Table
+        See `Incident`.
     contradictions : tuple of Contradiction
     warnings : tuple of Warned
         Damaged lines, with file and line.
@@ -137,11 +128,6 @@ class Replay(Incident):
     files: tuple[str, ...]
     n_lines: int
     facts: pa.Table
-    timeline: pa.Table
-    outages: pa.Table
-    reassignments: pa.Table
-    broker_sessions: pa.Table
-    controller_terms: pa.Table
     contradictions: tuple[Contradiction, ...]
     warnings: tuple[Warned, ...]
     counts: Mapping[str, int]
@@ -228,8 +214,6 @@ def replay(
     clusters = split_clusters(statements, terms)
     checkers, is_interrupted = _check(clusters, statements, chosen, steps)
     facts = [fact for checker in checkers for fact in checker.facts]
-    decisions = sum(checker.decisions.n_due for checker in checkers)
-    timelines = [checker.watcher.timeline for checker in checkers]
     notes = [note]
     if is_interrupted:
         reached = max(checker.reached for checker in checkers)
@@ -249,13 +233,13 @@ def replay(
             "not replayed, and what followed from them is contradicted"
         )
     answer = Replay(
+        *incident_tables([checker.watcher.timeline for checker in checkers]),
         logs.root, tuple(logs.files), logs.n_lines, facts_table(facts, logs, statements),
-        *incident_tables(timelines),
         _contradictions(facts, logs, statements), tuple(logs.warnings),
-        {verdict: counts[verdict] for verdict in VERDICTS}, decisions,
-        _reasons(facts, ADOPTED), _reasons(facts, UNKNOWN),
-        _line_counts(facts, statements), _strange(logs, statements), chosen.name, release,
-        tuple(notes),
+        {verdict: counts[verdict] for verdict in VERDICTS},
+        sum(checker.decisions.n_due for checker in checkers),
+        _reasons(facts, ADOPTED), _reasons(facts, UNKNOWN), _line_counts(facts, statements),
+        _strange(logs, statements), chosen.name, release, tuple(notes),
     )
     if is_interrupted:
         raise ReplayInterrupted(answer)

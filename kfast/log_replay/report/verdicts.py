@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from kfast.controllers import find_profile
 from kfast.log_replay.brokers import BrokerSide
@@ -92,8 +93,8 @@ class Checker:
         self.reported = _reported(cluster, statements)
         self.least: dict[tuple[Partition, str], int] = {}
 
-    def check(self) -> list[Fact]:
-        """Go through the log once more; returns a verdict on every fact."""
+    def check(self) -> None:
+        """Go through the log once more, and judge every fact."""
         for number in self.cluster.absent_controller_lines:
             self.facts += absent_controller_facts(self.statements[number], number)
         pending = deque(self.cluster.events)
@@ -107,11 +108,10 @@ class Checker:
                 self._check_line(line, number)
             self.reached = number
         if self.steps.is_over:
-            return self.facts
+            return
         for event in pending:
             self._run(event)
         self.facts += self.decisions.unstated(self.cluster_view.taken)
-        return self.facts
 
     def _run(self, event: LogEvent) -> None:
         if event.kind in ("failover", "resume"):
@@ -149,7 +149,7 @@ class Checker:
                     continue
                 rows = simulation.rows_of(partition)
                 if rows:
-                    self._readopt(rows[0], start, point)
+                    self._readopt(rows[0], start)
                 else:
                     plain = Possibility(partition, 0, [start])
                     added.append((plain, simulation.row_of(plain)))
@@ -164,17 +164,14 @@ class Checker:
             start, before.leader_epoch, before.version
         ):
             return
-        changed = int(start.leader != before.leader)
-        least = before.leader_epoch + changed
-        partition = possibility.partition
-        if not epoch_open and start.leader_epoch is not None and start.leader_epoch < least:
-            self.least[partition, "leader_epoch"] = least
-        if not version_open and start.version is not None and (
-            start.version < before.version + changed
-        ):
-            self.least[partition, "version"] = before.version + changed
+        for name, is_open in (("leader_epoch", epoch_open), ("version", version_open)):
+            adopted = getattr(start, name)
+            least = getattr(before, name) + int(start.leader != before.leader)
+            if not is_open and adopted is not None and adopted < least:
+                self.least[possibility.partition, name] = least
 
-    def _readopt(self, row: int, start: Start, point: LogEvent) -> None:
+    def _readopt(self, row: int, start: Start) -> None:
+        """Give a row another record; its brokers remember nothing of the one before."""
         simulation = self.world.simulation
         state = simulation.state
         before = state.leadership(row)
@@ -183,26 +180,23 @@ class Checker:
         simulation.possibility[row].starts.append(start)
         if start.replicas != state.assignment(row).replicas:
             state.set_assignment(row, start.replicas)
-        state.set_leadership(
-            row, leader=start.leader, isr=start.isr,
-            leader_epoch=start.leader_epoch if start.leader_epoch is not None
-            else (before.leader_epoch if before else 0),
-            version=start.version if start.version is not None
-            else (before.version if before else 0),
-            controller_epoch=start.controller_epoch if start.controller_epoch is not None
-            else (before.controller_epoch if before else 0),
-        )
+        known = {name: getattr(start, name) for name in
+                 ("leader_epoch", "version", "controller_epoch")}
+        state.set_leadership(row, leader=start.leader, isr=start.isr, **{
+            name: getattr(before, name, 0) if value is None else value
+            for name, value in known.items()
+        })
         simulation.items.pop(row, None)
         self.world.brokers.rows[row].heard.clear()
-        if point.kind == "resume":
-            up = simulation.live_at(start)
-            online = start.leader in up
+        if start.point.kind == "resume":
+            live = simulation.live_at(start)
+            online = start.leader in live
             state.set_partition_state(
                 row, PartitionState.ONLINE if online else PartitionState.OFFLINE
             )
             for broker in start.replicas:
                 state.set_replica_state(
-                    row, broker, ReplicaState.ONLINE if broker in up else ReplicaState.OFFLINE
+                    row, broker, ReplicaState.ONLINE if broker in live else ReplicaState.OFFLINE
                 )
         simulation.note_writes()
         simulation.stored[row] = (
@@ -268,29 +262,28 @@ class Checker:
 
     def _judge(self, number: int, partition: Partition, check: Check) -> None:
         """Judge a value that a line says of a partition."""
-        reason = self.adopted.get((number, partition, check.field), "")
-        if (number, partition, check.field) in self.reported:
-            reason = REPORTED
+        name = (partition, check.field)
+        reason = REPORTED if (number, *name) in self.reported else (
+            self.adopted.get((number, *name), "")
+        )
         if check.predicted == UNKNOWN_EPOCH and check.counted == "record_epoch":
             check, reason = check._replace(predicted=None), reason or BEFORE
         if agrees(check):
-            source = self.sources.pop((partition, check.field), "")
+            source = self.sources.pop(name, "")
             reason = reason or source or (INFERRED if number in self.inferred_from else "")
+            verdict = ADOPTED if reason else PREDICTED
+        elif check.predicted is not None:
+            verdict, reason = CONTRADICTED, ""
         if check.predicted is None:
             reason = reason or REMEMBERED
             verdict = unpredicted(reason)
-        elif agrees(check):
-            verdict = ADOPTED if reason else PREDICTED
-        else:
-            verdict, reason = CONTRADICTED, ""
-        kind = check.field.replace("_", " ")
-        least = self.least.pop((partition, check.field), None)
+        least = self.least.pop(name, None)
         if least is not None:
-            self.facts.append(Fact(number, kind, name_of(partition), check.logged,
-                                   f"at least {least}", CONTRADICTED))
-            return
+            check = check._replace(predicted=f"at least {least}")
+            verdict, reason = CONTRADICTED, ""
         self.facts.append(Fact(
-            number, kind, name_of(partition), check.logged, check.predicted, verdict, reason
+            number, check.field.replace("_", " "), name_of(partition), check.logged,
+            check.predicted, verdict, reason,
         ))
 
 
@@ -315,7 +308,8 @@ def _reported(
         for partition, number in named_by.items():
             found |= {(number, partition, "isr"), (number, partition, "version")}
         wanted = set(event.fields.get("updates", ())) - set(named_by)
-        for number in _from(cluster.lines, event.at, end):
+        lines = cluster.lines
+        for number in lines[bisect.bisect_left(lines, event.at) : bisect.bisect_left(lines, end)]:
             if not wanted:
                 break
             line = statements[number]
@@ -326,15 +320,6 @@ def _reported(
                     wanted.discard(partition)
                     found.add((number, partition, "isr"))
     return found
-
-
-def _from(lines: Sequence[int], first: int, end: int) -> Iterator[int]:
-    import bisect
-
-    for at in range(bisect.bisect_left(lines, first), len(lines)):
-        if lines[at] >= end:
-            return
-        yield lines[at]
 
 
 def _true_epochs(
