@@ -58,6 +58,19 @@ class Warned(NamedTuple):
         return f"{self.file}:{self.line}: {self.what}"
 
 
+@dataclass(frozen=True)
+class Place:
+    """A line of a log; the time is as the log writes it."""
+
+    file: str
+    line: int
+    time: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
 @dataclass
 class Logs:
     """All entries of some log files, in time order."""
@@ -78,9 +91,11 @@ class Logs:
         """Note that something is wrong with a line."""
         self.warnings.append(Warned(self.files[file], line, what))
 
-    def where(self, entry: Entry) -> str:
-        """`file:line` of an entry."""
-        return f"{self.files[entry.file]}:{entry.line}"
+    def place(self, entry: Entry) -> Place:
+        """The line of an entry."""
+        moment = dt.datetime(1970, 1, 1) + dt.timedelta(milliseconds=entry.time)
+        time = moment.isoformat(" ", "milliseconds").replace(".", ",")
+        return Place(self.files[entry.file], entry.line, time, entry.message)
 
 
 def read_logs(path: str | Path | Sequence[str | Path]) -> Logs:
@@ -235,9 +250,3 @@ def _without_copies(entries: list[Entry]) -> list[Entry]:
             continue
         kept.append(entry)
     return kept
-
-
-def clock(time: int) -> str:
-    """Time of an entry as its log writes it."""
-    moment = dt.datetime(1970, 1, 1) + dt.timedelta(milliseconds=time)
-    return moment.isoformat(" ", "milliseconds").replace(".", ",")

@@ -8,7 +8,6 @@ elsewhere it is unknown.
 from __future__ import annotations
 
 import bisect
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -20,6 +19,9 @@ from kfast.log_replay.lookahead.clusters import Cluster
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.state_change_log import DECISIONS, WRITTEN_THERE, level_of
 from kfast.replay_results.verdicts import MISSING, UNKNOWN
+
+BEYOND = 1 << 60
+"""More lines than a log has."""
 
 RANKS = {"TRACE": 0, "DEBUG": 1, "INFO": 2, "WARN": 3, "ERROR": 4, "FATAL": 5}
 
@@ -94,28 +96,26 @@ class Decisions:
         counted : collection
             Requests that lines have counted.
         """
-        unknown: Counter[tuple[str, str]] = Counter()
-        first: dict[tuple[str, str], int] = {}
+        unknown: dict[tuple[str, str], tuple[int, int]] = {}
         for event, what, due in self.due:
             stated = [one.order for one in due if one.is_stated(counted)]
-            lacking = [one for one in due if not one.is_stated(counted)]
-            written = [one for one in due if self._lines_of(event, one)]
-            n_looked_for = len(stated)
-            for one in lacking:
-                reason = self._why_unknown(event, one, stated, len(written))
-                if not reason:
-                    n_looked_for += 1
-                    kind, subject, value = one.texts
-                    yield Fact(self._next_line(event, one), kind, subject, None, value, MISSING,
-                               what)
+            n_written = sum(1 for one in due if self._lines_of(event, one))
+            self.n_due += len(stated)
+            for one in due:
+                if one.is_stated(counted):
                     continue
-                key = f"controller {event.term.controller}, epoch {event.term.epoch}", reason
-                unknown[key] += 1
-                first.setdefault(key, self._next_line(event, one))
-            self.n_due += n_looked_for
-        for (subject, reason), n in unknown.items():
-            yield Fact(first[subject, reason], "decisions not stated", subject, None, n, UNKNOWN,
-                       reason)
+                number = self._next_line(event, one)
+                reason = self._why_unknown(event, one, stated, n_written)
+                if reason:
+                    key = f"controller {event.term.controller}, epoch {event.term.epoch}", reason
+                    first, n = unknown.get(key, (number, 0))
+                    unknown[key] = (first, n + 1)
+                else:
+                    self.n_due += 1
+                    kind, subject, value = one.texts
+                    yield Fact(number, kind, subject, None, value, MISSING, what)
+        for (subject, reason), (first, n) in unknown.items():
+            yield Fact(first, "decisions not stated", subject, None, n, UNKNOWN, reason)
 
     def _why_unknown(
         self, event: LogEvent, due: Due, stated: Sequence[int], n_due: int
@@ -126,38 +126,34 @@ class Decisions:
             return NOT_WRITTEN
         if not stated and n_due > 1:
             return NOT_COVERED
-        begin, end = self._bounds(event)
-        at = bisect.bisect_left(lines, event.at)
-        later = bisect.bisect_left(lines, self._end(event))
-        is_after = (at > 0 and lines[at - 1] >= begin) or (
-            bool(stated) and min(stated) < due.order
-        )
-        is_before = (later < len(lines) and lines[later] < end) or (
-            bool(stated) and max(stated) > due.order
-        )
+        begin, end = _around(self.holes, event.at)
+        last, _ = _around(lines, event.at - 1)
+        _, following = _around(lines, self._end(event) - 1)
+        is_after = last >= max(begin, 0) or (bool(stated) and min(stated) < due.order)
+        is_before = following < end or (bool(stated) and max(stated) > due.order)
         return "" if is_after and is_before else NOT_COVERED
 
     def _lines_of(self, event: LogEvent, due: Due) -> Sequence[int]:
         """Lines of the controller's file at the level of a decision."""
         return self.lines.get((event.term.controller, self.levels[due.kind]), ())
 
-    def _bounds(self, event: LogEvent) -> tuple[int, int]:
-        """Where the part of the log without a hole that an event stands in begins and ends."""
-        at = bisect.bisect_right(self.holes, event.at)
-        return (
-            self.holes[at - 1] if at else 0,
-            self.holes[at] if at < len(self.holes) else 1 << 60,
-        )
-
     def _end(self, event: LogEvent) -> int:
         """Number of the line with which the next event begins."""
-        at = bisect.bisect_right(self.first_lines, event.at)
-        return self.first_lines[at] if at < len(self.first_lines) else 1 << 60
+        return _around(self.first_lines, event.at)[1]
 
     def _next_line(self, event: LogEvent, due: Due) -> int:
         """The line before which a decision is due: the controller's next one after the event."""
         lines = self._lines_of(event, due) or [event.at]
-        return lines[min(bisect.bisect_left(lines, self._end(event)), len(lines) - 1)]
+        return min(_around(lines, self._end(event) - 1)[1], lines[-1])
+
+
+def _around(numbers: Sequence[int], at: int) -> tuple[int, int]:
+    """The last of some numbers that is not beyond another, -1 for none, and the next one."""
+    place = bisect.bisect_right(numbers, at)
+    return (
+        numbers[place - 1] if place else -1,
+        numbers[place] if place < len(numbers) else BEYOND,
+    )
 
 
 # --- what an event decides ------------------------------------------------------------------------

@@ -63,15 +63,11 @@ class World:
                 yield Life(self.simulation.possibility[row],
                            self.traces.setdefault(row, Trace()), row)
 
-    def bury(self, rows: dict[Partition, list[int]], before: list[Possibility]) -> None:
-        """Keep what became of rows that were there before an event that deleted them."""
-        now = self.simulation.rows
-        for partition, some in rows.items():
-            for row in some:
-                if row not in now.get(partition, ()):
-                    self.gone.setdefault(partition, []).append(
-                        Life(before[row], self.traces.pop(row, Trace()), None)
-                    )
+    def bury(self, row: int, possibility: Possibility) -> None:
+        """Keep what became of a row whose partition was deleted."""
+        self.gone.setdefault(possibility.partition, []).append(
+            Life(possibility, self.traces.pop(row, Trace()), None)
+        )
 
     def drop_vanished(self, event: LogEvent) -> None:
         """Drop partitions that must have gone unseen before an event.
@@ -92,10 +88,7 @@ class World:
             if all(start.point is not event for start in simulation.possibility[row].starts)
         }
         for row in gone:
-            possibility = simulation.possibility[row]
-            self.gone.setdefault(possibility.partition, []).append(
-                Life(possibility, self.traces.pop(row, Trace()), None)
-            )
+            self.bury(row, simulation.possibility[row])
         if gone:
             self.rebuild(gone)
 
@@ -165,7 +158,10 @@ def run_event(world: World, event: LogEvent) -> Ran:
     before, registered = list(simulation.possibility), simulation.registered
     rows = simulation.rows
     ran = run(simulation, event)
-    world.bury(rows, before)
+    for partition, some in rows.items():
+        for row in some:
+            if row not in simulation.rows.get(partition, ()):
+                world.bury(row, before[row])
     world.reset(before)
     if event.kind == "resume":
         _remember_all(world)

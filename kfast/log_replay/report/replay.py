@@ -14,7 +14,7 @@ from kfast.errors import InputError
 from kfast.log_replay.comparison.facts import ABSENT, Fact, facts_table, shown
 from kfast.log_replay.histories.exploration import explore
 from kfast.log_replay.histories.explorer import Explorer
-from kfast.log_replay.log_files import Logs, Warned, clock, read_logs
+from kfast.log_replay.log_files import Logs, Place, Warned, read_logs
 from kfast.log_replay.lookahead.clusters import Cluster, split_clusters
 from kfast.log_replay.report.verdicts import SILENT, Checker
 from kfast.log_replay.steps import Progress, Steps
@@ -32,19 +32,6 @@ MOMENT_S = 0.3
 
 MOST_SHOWN = 20
 """Lines that were not understood and are kept as examples."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """A line of a log."""
-
-    file: str
-    line: int
-    time: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
 
 
 @dataclass(frozen=True)
@@ -218,7 +205,7 @@ def replay(
     if is_interrupted:
         reached = max(checker.reached for checker in checkers)
         facts = [fact for fact in facts if fact.number <= reached]
-        where = logs.where(logs.entries[reached]) if reached >= 0 else "no line"
+        where = logs.place(logs.entries[reached]) if reached >= 0 else "no line"
         notes.append(f"interrupted: facts are judged up to {where}, entry {reached + 1} of "
                      f"{len(statements)} in order of time")
         statements = statements[: reached + 1]
@@ -313,17 +300,12 @@ def _contradictions(
             other = last.get(key) if fact.verdict == CONTRADICTED else None
             found.append(Contradiction(
                 fact.kind, fact.subject, shown(fact.logged), shown(fact.predicted),
-                _place(logs, statements[fact.number]), fact.reason,
-                None if other is None else _place(logs, statements[other]),
+                logs.place(statements[fact.number].entry), fact.reason,
+                None if other is None else logs.place(statements[other].entry),
             ))
         else:
             last[key] = fact.number
     return tuple(found)
-
-
-def _place(logs: Logs, statement: Statement) -> Place:
-    entry = statement.entry
-    return Place(logs.files[entry.file], entry.line, clock(entry.time), entry.message)
 
 
 def _line_counts(facts: Sequence[Fact], statements: Sequence[Statement]) -> dict[str, int]:
@@ -343,5 +325,5 @@ def _line_counts(facts: Sequence[Fact], statements: Sequence[Statement]) -> dict
 
 
 def _strange(logs: Logs, statements: Sequence[Statement]) -> tuple[Place, ...]:
-    found = [s for s in statements if s.kind == NOT_UNDERSTOOD]
-    return tuple(_place(logs, statement) for statement in found[:MOST_SHOWN])
+    found = [line.entry for line in statements if line.kind == NOT_UNDERSTOOD]
+    return tuple(map(logs.place, found[:MOST_SHOWN]))

@@ -50,7 +50,7 @@ SILENT = frozenset({
     "no_longer_shutting", "replicas_deleted", "deletion_handled", "deletion_started",
     "deletion_done", "deletion_failed", "deletion_halted", "topics_to_delete", "reassign",
     "caught_up", "not_caught_up", "reassign_resumed", "delete_unknown", "delete_disabled",
-    "assignment_updating", "assignment_stored", "epoch_read", "isr_record_skipped",
+    "assignment_updating", "assignment_stored", "epoch_read",
     "elects_unclean", "stop_answered", "scheduler_started",
 })
 """Kinds of lines that announce events: what they say is what is replayed."""

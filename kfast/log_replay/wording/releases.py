@@ -83,7 +83,7 @@ def refuse_kraft(logs: Logs) -> None:
     for entry in logs.entries:
         if entry.logger.startswith(_KRAFT_LOGGER) or _KRAFT_MESSAGE.match(entry.message):
             raise InputError(
-                f"{logs.where(entry)}: these are logs of a KRaft cluster, whose decisions stand in "
+                f"{logs.place(entry)}: these are logs of a KRaft cluster, whose decisions stand in "
                 "its metadata log: run `kfast replay` on the folder __cluster_metadata-0 of a "
                 "controller or broker"
             )
@@ -94,7 +94,7 @@ def _refuse_older(logs: Logs) -> None:
     for entry in logs.entries:
         if _OLDER.search(entry.message):
             raise InputError(
-                f"{logs.where(entry)}: the wording is that of Kafka 0.8 or 0.9, and kfast knows "
+                f"{logs.place(entry)}: the wording is that of Kafka 0.8 or 0.9, and kfast knows "
                 "the controllers from 0.10 on; --profile zk-0.10 (profile=) runs these logs by the "
                 "rules of 0.10"
             )
