@@ -25,6 +25,10 @@ LINE = re.compile(
 MARKS = {
     "0.10": (["changed partition [wide,0] from", "with leader 1", "Controller 4 incremented"],
              ["[Controller id=", "bounced brokers"]),
+    "1.0": (["Changed partition wide-0 from", "with leader 1", "Incremented epoch to 4 ("],
+            ["changed partition", "with state", "Registering handlers"]),
+    "1.1": (["with state LeaderAndIsr(leader=1", "Epoch incremented to 4 (", "Registering hand"],
+            ["with leader 1", "Invoking state change", "bounced brokers"]),
     "2.0": (["Epoch incremented to 4 (", "all live brokers: 1,2,3,4 ("],
             ["bounced brokers", "ZkReplica", "Invoking state change"]),
     "2.4": (["bounced brokers: 2,", "ZkReplicaStateMachine", "Sending UpdateMetadata request Upd"],

@@ -7,7 +7,8 @@ from random import Random
 import pytest
 
 from kfast.log_replay import replay
-from tests.support.log_forms import VERSIONS
+from kfast.schema import FLAG_BEING_REASSIGNED
+from tests.support.log_forms import PROFILES, VERSIONS
 from tests.support.log_writer import LoggedController
 from tests.support.states import read_state
 
@@ -18,74 +19,213 @@ BEFORE = """
     first-0    1,2    1,2    1       4      ONLINE
     first-1    2,3,4  2,3,4  2       2      ONLINE
 """
-CONTROLLER = 4
-N_EVENTS = 8
-EVENTS = ("fail", "start", "catch up", "rebalance", "shut down", "create", "delete")
+BROKERS = (1, 2, 3, 4)
+N_EVENTS = 14
 ONLY_THE_LOG_KNOWS = {
     "decided by a partition's leader", "written before the log begins",
     "given to a broker when it registered", "the number of ISR writes, taken from a later line",
     "the last member of an ISR, taken from a later line",
     "an ISR that a leader wrote, heard of later",
 }
+ASKED = {"1.1"}
+"""Versions whose wording does not tell their profile."""
+
+
+class RandomStory:
+    """Random events of four brokers, one of which is the controller.
+
+    Parameters
+    ----------
+    version : str
+        One of `log_forms.VERSIONS`.
+    rng : Random
+    """
+
+    def __init__(self, version: str, rng: Random) -> None:
+        self.rng, self.version = rng, version
+        state = read_state(
+            BEFORE, brokers=list(BROKERS), controller_id=-1,
+            leader_recovery_supported=version == "3.9",
+        )
+        self.logged = LoggedController(state, version, trace=True if rng.random() < 0.5 else None)
+        self.log = self.logged.log
+        self.up = list(BROKERS)
+        self.controller = BROKERS[-1]
+        self.moving: tuple[tuple[str, int], list[int]] | None = None
+        self.logged.fail_over(self.controller)
+        self.logged.create_topics({"wide": [[1, 2, 3], [2, 3, 1], [3, 1, 4]]})
+        self.n_topics = 0
+
+    def tell(self) -> LoggedController:
+        """Some events, one after the other."""
+        events = [
+            self.fail, self.fail, self.start, self.start, self.catch_up, self.catch_up,
+            self.rebalance, self.create, self.create, self.delete, self.fail_over, self.reassign,
+            self.elect,
+        ]
+        if self.log.words.since("2.4"):
+            events += [self.bounce, self.cancel, self.fail_dir]  # No line of 1.0 to 2.1 says it.
+        for _ in range(N_EVENTS):
+            self.rng.choice(events)()
+        return self.logged
+
+    # --- what there is ---------------------------------------------------------------------------
+
+    @property
+    def others(self) -> list[int]:
+        """Live brokers other than the controller."""
+        return [broker for broker in self.up if broker != self.controller]
+
+    @property
+    def down(self) -> list[int]:
+        """Brokers that are not registered."""
+        return [broker for broker in BROKERS if broker not in self.up]
+
+    def partitions(self) -> list[tuple[str, int]]:
+        """Partitions of topics that are not to be deleted."""
+        queued = set(self.log.queued())
+        return [self.log.named(row) for row in self.log.rows() if row not in queued]
+
+    def answer(self) -> None:
+        """Brokers answer what they were told to delete."""
+        topics = self.log.topics(self.log.queued())
+        if not topics:
+            return
+        if self.rng.random() < 0.3:
+            topic = self.rng.choice(topics)
+            brokers = {
+                broker for row in self.log.rows() if self.log.named(row)[0] == topic
+                for broker, state in self.log.state.replica_states_of(row).items()
+                if state.name == "DELETION_STARTED" and broker in self.up
+            }
+            if brokers:
+                self.logged.refuse(topic, self.rng.choice(sorted(brokers)))
+        self.logged.acknowledge(topics)
+
+    # --- events ----------------------------------------------------------------------------------
+
+    def fail(self) -> None:
+        if not self.others:
+            return
+        broker = self.rng.choice(self.others)
+        if self.rng.random() < 0.4:
+            self.logged.shut_down(broker)
+        failed = [broker]
+        if len(self.others) > 1 and self.rng.random() < 0.2:
+            failed.append(self.rng.choice([b for b in self.others if b != broker]))
+        self.logged.change_brokers(failed=sorted(failed))
+        self.up = [b for b in self.up if b not in failed]
+
+    def start(self) -> None:
+        if self.down:
+            broker = self.rng.choice(self.down)
+            self.logged.change_brokers(started=[broker])
+            self.up.append(broker)
+            self.answer()
+
+    def bounce(self) -> None:
+        if self.others:
+            self.logged.change_brokers(bounced=[self.rng.choice(self.others)])
+            self.answer()
+
+    def catch_up(self) -> None:
+        if self.moving is None:
+            self.logged.catch_up([self.rng.choice(self.up)])
+            return
+        self.logged.catch_up(self.up, reassigned=self.moving)
+        self.forget_move()
+
+    def forget_move(self) -> None:
+        """The reassignment may be complete."""
+        if self.moving is not None:
+            row = self.log.row(*self.moving[0])
+            if not int(self.log.state.records["flags"][row]) & FLAG_BEING_REASSIGNED:
+                self.moving = None
+
+    def rebalance(self) -> None:
+        self.logged.rebalance()
+
+    def create(self) -> None:
+        there = set(self.log.topics())
+        gone = [f"t{n}" for n in range(self.n_topics) if f"t{n}" not in there]
+        name = self.rng.choice(gone) if gone and self.rng.random() < 0.7 else f"t{self.n_topics}"
+        self.n_topics += name == f"t{self.n_topics}"
+        n_replicas = min(self.rng.randint(1, 3), len(self.up))
+        self.logged.create_topics({
+            name: [self.rng.sample(self.up, n_replicas) for _ in range(self.rng.randint(1, 3))]
+        })
+
+    def delete(self) -> None:
+        topics = {topic for topic, _ in self.partitions()} - {"first"}  # Its past is not known.
+        if self.moving is not None:
+            topics.discard(self.moving[0][0])
+        if topics:
+            self.logged.delete([self.rng.choice(sorted(topics))])
+            self.answer()
+
+    def fail_over(self) -> None:
+        if not self.others:
+            return
+        after = self.rng.choice(self.others)
+        if self.rng.random() < 0.6:
+            self.logged.die(self.controller)
+            self.up.remove(self.controller)
+        self.controller = after
+        self.logged.fail_over(after)
+        self.forget_move()
+        self.answer()
+
+    def reassign(self) -> None:
+        partitions = self.partitions()
+        if self.moving is not None or not partitions:
+            return
+        topic, number = self.rng.choice(partitions)
+        target = self.rng.sample(self.up, min(self.rng.randint(1, 3), len(self.up)))
+        self.moving = (topic, number), target
+        self.logged.reassign(topic, number, target)
+        self.forget_move()
+
+    def cancel(self) -> None:
+        if self.moving is not None:
+            self.logged.cancel(*self.moving[0])
+            self.moving = None
+
+    def elect(self) -> None:
+        partitions = self.partitions()
+        if partitions:
+            some = self.rng.sample(partitions, min(2, len(partitions)))
+            self.logged.elect(sorted(some))
+
+    def fail_dir(self) -> None:
+        broker = self.rng.choice(self.up)
+        hosted = [p for p in self.partitions() if broker in self.log.assignment(*p).replicas]
+        if hosted:
+            some = self.rng.sample(hosted, self.rng.randint(1, len(hosted)))
+            self.logged.fail_dir(broker, sorted(some))
 
 
 def tell_at_random(version: str, rng: Random) -> LoggedController:
-    """Some random events of four brokers, the last of which is the controller."""
-    state = read_state(
-        BEFORE, brokers=[1, 2, 3, CONTROLLER], controller_id=-1,
-        leader_recovery_supported=version == "3.9",
-    )
-    logged = LoggedController(state, version, trace=True if rng.random() < 0.5 else None)
-    logged.fail_over(CONTROLLER)
-    logged.create_topics({"wide": [[1, 2, 3], [2, 3, 1], [3, 1, CONTROLLER]]})
-    up, down, topics = [1, 2, 3], [], ["wide"]
-    for number in range(N_EVENTS):
-        kind = rng.choice(EVENTS)
-        if kind in ("fail", "shut down") and up:
-            broker = up.pop(rng.randrange(len(up)))
-            if kind == "shut down":
-                logged.shut_down(broker)
-            logged.change_brokers(failed=[broker])
-            down.append(broker)
-        elif kind == "start" and down:
-            broker = down.pop(rng.randrange(len(down)))
-            logged.change_brokers(started=[broker])
-            up.append(broker)
-        elif kind == "catch up" and up:
-            logged.catch_up([rng.choice(up)])
-        elif kind == "rebalance":
-            logged.rebalance()
-        elif kind == "create":
-            live = [*up, CONTROLLER]
-            topics.append(f"t{number}")
-            logged.create_topics({
-                topics[-1]: [rng.sample(live, min(2, len(live))) for _ in range(3)]
-            })
-        elif kind == "delete" and topics and not down:
-            topic = topics.pop(rng.randrange(len(topics)))
-            logged.delete([topic])
-            logged.acknowledge([topic])
-    return logged
+    """Some random events of four brokers."""
+    return RandomStory(version, rng).tell()
 
 
 def check(version: str, seed: int, directory) -> None:
     """Nothing is contradicted or missing, and only what no rule can tell is adopted."""
     tell_at_random(version, Random(seed)).log.save(directory)
-    found = replay(directory)
+    found = replay(directory, PROFILES[version] if version in ASKED else None)
     assert [str(one) for one in found.contradictions] == []
     assert set(found.reasons) <= ONLY_THE_LOG_KNOWS
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_random_events_wrote_is_predicted(version, tmp_path):
-    """A few of each version."""
-    for seed in range(2):
-        check(version, seed, tmp_path / str(seed))
+    """One of each version."""
+    check(version, 0, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("seed", range(2, 12))
+@pytest.mark.parametrize("seed", range(1, 12))
 def test_what_many_random_events_wrote_is_predicted(version, seed, tmp_path):
     """More of each version."""
     check(version, seed, tmp_path)

@@ -10,10 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-VERSIONS = ("0.10", "2.0", "2.4", "2.8", "3.9")
-PROFILES = {
-    "0.10": "zk-0.10", "2.0": "zk-2.0", "2.4": "zk-2.4", "2.8": "zk-2.8", "3.9": "zk-3.9",
-}
+VERSIONS = ("0.10", "1.0", "1.1", "2.0", "2.4", "2.8", "3.9")
+PROFILES = {version: f"zk-{version}" for version in VERSIONS}
 """Profile of kfast that behaves as each version does, or is the nearest."""
 
 
@@ -110,7 +108,7 @@ class Wording:
         """Prefix of whoever writes, with `{id}` and `{epoch}` left open."""
         comma = "" if self.since("2.4") else ","
         who = ACTORS[actor]
-        return who.prefix.replace("{comma}", comma) if self.since("2.0") else who.old_prefix
+        return who.prefix.replace("{comma}", comma) if self.since("1.0") else who.old_prefix
 
     def logger(self, actor: str) -> str:
         """Logger of whoever writes."""
@@ -118,7 +116,7 @@ class Wording:
 
     def partition(self, topic: str, number: int) -> str:
         """A partition as the controller prints it."""
-        return f"{topic}-{number}" if self.since("2.0") else f"[{topic},{number}]"
+        return f"{topic}-{number}" if self.since("1.0") else f"[{topic},{number}]"
 
     def some(self, items: Iterable[Any], mutable: bool = False) -> str:
         """A Scala set."""
@@ -156,7 +154,7 @@ class Wording:
 
     def record(self, r: Mapping[str, Any]) -> str:
         """A record as the store keeps it."""
-        if not self.since("2.0"):
+        if not self.since("1.1"):
             return (
                 f'{{"leader":{r["leader"]},"leader_epoch":{r["leader_epoch"]},'
                 f'"isr":[{joined(r["isr"])}]}}'
@@ -172,7 +170,7 @@ class Wording:
 
     def sent(self, r: Mapping[str, Any], metadata: bool = False) -> str:
         """A partition's state as a request carries it."""
-        if not self.since("2.0"):
+        if not self.since("1.0"):
             return self.full(r)
         end = f"offlineReplicas=[{spaced(r.get('offline_replicas') or [])}])"
         if not self.since("2.4"):

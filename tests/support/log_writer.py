@@ -19,6 +19,7 @@ from kfast import ClusterState, Controller
 from kfast.controllers.zk.profiles import find_profile
 from kfast.controllers.zk.store import Store
 from kfast.journal import Outcome
+from kfast.schema import FLAG_BEING_REASSIGNED
 from tests.support.log_forms import PROFILES, Wording, joined, replica_name, spaced
 
 Row = dict[str, Any]
@@ -170,7 +171,7 @@ class LogWriter:
     def _shrunk_when_deleted(self, replicas: list[Row]) -> dict[tuple[str, int, int], Row]:
         """The same of topics that are being deleted, which no request carries."""
         shrunk = {}
-        for r in replicas:
+        for r in sorted(replicas, key=self._stays):
             record = self.deleted.get((r["topic"], r["partition"]))
             if record is not None:
                 record = {**record, "controller_epoch": self.state.controller_epoch}
@@ -185,6 +186,11 @@ class LogWriter:
                 shrunk[r["topic"], r["partition"], broker] = record
                 self.deleted[r["topic"], r["partition"]] = record
         return shrunk
+
+    def _stays(self, replica: Row) -> bool:
+        """Whether a replica is alone in its ISR after the event: it goes last."""
+        record = self.state.leadership(self.row(replica["topic"], replica["partition"]))
+        return record is not None and record.isr == (replica["broker_id"],)
 
     def _changed(self, r: Row) -> dict[str, Any]:
         return {
@@ -207,6 +213,10 @@ class LogWriter:
             if chosen:
                 self.say("election ended", leader=election["leader"], **changed)
             self.say("partition elected", leader=election["leader"], record=record, **changed)
+        elif r["to_state"] == "OnlinePartition":  # Its preferred replica led it already.
+            led = self.state.leadership(self.row(r["topic"], r["partition"]))
+            assert led is not None
+            self.say("partition elected", leader=led.leader, **changed)
         else:
             self.say("partition changed", **changed)
 
@@ -222,7 +232,7 @@ class LogWriter:
                 f"Failed to elect leader for partition {changed['p']} under strategy {strategy}"
                 f"{allowed if election['strategy'] == 'OFFLINE' else ''}"
             )
-            if not self.words.since("2.0"):
+            if not self.words.since("1.1"):
                 error, why = "kafka.common.NoReplicaOnlineException", "No broker in ISR is alive"
         elif r["error"] == "IllegalState":
             error = "java.lang.IllegalStateException"
@@ -272,7 +282,7 @@ class LogWriter:
             if r["leader"] == -2:
                 continue
             record = self.words.sent(r, metadata=True)
-            if not self.words.since("2.0"):
+            if not self.words.since("1.0"):
                 record = (
                     f"(LeaderAndIsrInfo:{record},ReplicationFactor:{len(r['replicas'])}),"
                     f"AllReplicas:{joined(r['replicas'])})"
@@ -416,6 +426,7 @@ class LoggedController:
         resigned, queued = int(state.controller_id), self._leaders_of_queued()
         topics, resumed = log.topics(queued), self._resumed()
         epoch, zk_version = int(state.controller_epoch), int(state.epoch_store_version)
+        ineligible = [row for row in log.rows() if self._is_ineligible(row)]
         state.controller_id = controller_id
         outcome = self.controller.on_controller_failover()
         self.log.pause()
@@ -430,8 +441,7 @@ class LoggedController:
         log.say("shutting", brokers=words.some([], mutable=True))
         log.say("topics", topics=words.some(log.topics(), mutable=True))
         log.say("queued", topics=joined(topics))
-        offline = [row for row in log.rows() if self._has_offline(row)]
-        log.say("ineligible", topics=joined(log.topics(offline)))
+        log.say("ineligible", topics=joined(log.topics(ineligible)))
         log.say("announcing")
 
         def machines() -> None:
@@ -463,9 +473,12 @@ class LoggedController:
 
         return resumed
 
-    def _has_offline(self, row: int) -> bool:
+    def _is_ineligible(self, row: int) -> bool:
+        """Whether a replica is on a dead broker, or a reassignment is under way."""
         live = set(self.log.registered())
-        return any(b not in live for b in self.state.assignment(row).replicas)
+        return any(b not in live for b in self.state.assignment(row).replicas) or bool(
+            int(self.state.records["flags"][row]) & FLAG_BEING_REASSIGNED
+        )
 
     def change_brokers(
         self, started: Sequence[int] = (), bounced: Sequence[int] = (), failed: Sequence[int] = ()
@@ -494,6 +507,20 @@ class LoggedController:
         log.say("epochs updated", epochs=log.epochs())
         return outcome
 
+    def fail_dir(self, broker: int, partitions: Sequence[Partition]) -> None:
+        """A broker's log directory with some partitions fails; the broker is asked, and answers."""
+        log = self.log
+        outcome = self.controller.on_broker_log_dir_failure([broker])
+        log.pause()
+        log.say("dir failed", broker=broker)
+        log.tell(outcome)
+        rows = [log.row(*partition) for partition in partitions]
+        outcome = self.controller.on_leader_and_isr_response(broker, offline=rows)
+        if outcome.actions:
+            log.say("replicas offline", broker=broker,
+                    partitions=joined(log.words.partition(*p) for p in partitions))
+        log.tell(outcome)
+
     def die(self, controller_id: int) -> None:
         """The controller dies: nobody is there to write a line about it."""
         self.state.remove_live_brokers([controller_id])
@@ -506,11 +533,13 @@ class LoggedController:
         log.say("shutting down", broker=broker)
         log.say("all shutting down", brokers=joined(log.registered(shutting=True)))
         log.say("live", brokers=joined(log.registered(shutting=False)))
-        if log.words.since("2.0"):
+        if log.words.since("1.1"):
             log.tell(outcome)
         else:
+            queued = list(map(log.named, log.queued()))  # The first batch has them too.
             for partition in partitions_of(outcome):
-                log.tell(outcome, only=[partition])
+                log.tell(outcome, only=[partition, *queued])
+                queued = []
         if not any("stop followed" in action for action in outcome.actions):
             log.say("metadata sum", brokers=log.words.some([], mutable=True), n=0)
         log.say("all leaders", leaders=log.leaders())
@@ -554,7 +583,7 @@ class LoggedController:
         for r in outcome.imbalance.to_pylist():
             log.say("imbalance", broker=r["broker_id"], ratio=float(r["ratio"]))
             mine = [p for p, b in first.items() if b == r["broker_id"]]
-            groups = [mine] if words.since("2.0") else [[p] for p in mine]
+            groups = [mine] if words.since("1.1") else [[p] for p in mine]
             for group in groups if r["ratio"] > 0.1 else []:
                 listed = joined(words.partition(*p) for p in group)
                 log.say("election", partitions=listed, type="PREFERRED", trigger="AutoTriggered")
@@ -569,22 +598,36 @@ class LoggedController:
         log, words = self.log, self.log.words
         outcome = self.controller.elect_leaders(partitions, "preferred", "ZkTriggered")
         self.log.pause()
-        elected = [r for r in outcome.elections.to_pylist() if r["code"] == "ELECTED"]
-        names = [words.partition(r["topic"], r["partition"]) for r in elected]
-        log.say("election", partitions=joined(names), type="PREFERRED", trigger="ZkTriggered")
+        tried = {(r["topic"], r["partition"]): r for r in outcome.elections.to_pylist()}
+        names = joined(
+            words.partition(*partition) for partition in partitions
+            if partition in tried or not words.since("2.4")
+        )
+        log.say("election", partitions=names, type="PREFERRED", trigger="ZkTriggered")
         log.tell(outcome)
-        for name, r in zip(names, elected, strict=True):
-            log.say("completed", p=name, leader=r["leader"])
+        for partition, r in tried.items():
+            if r["code"] == "ELECTED":
+                log.say("completed", p=words.partition(*partition), leader=r["leader"])
         return outcome
 
     def reassign(self, topic: str, number: int, target: Sequence[int]) -> Outcome:
         """A reassignment of one partition is asked for through the node in the store."""
-        log = self.log
-        before = log.assignment(topic, number)
+        before = self.log.assignment(topic, number)
         outcome = self.controller.reassign_partitions({(topic, number): list(target)})
+        return self._begin(outcome, (topic, number), target, before)
+
+    def cancel(self, topic: str, number: int) -> Outcome:
+        """The reassignment of a partition is called off."""
+        before = self.log.assignment(topic, number)
+        outcome = self.controller.alter_partition_reassignments({(topic, number): None})
+        return self._begin(outcome, (topic, number), before.origin, before)
+
+    def _begin(
+        self, outcome: Outcome, partition: Partition, target: Sequence[int], before: Any
+    ) -> Outcome:
         self.log.pause()
-        self._log_start(topic, number, target, before)
-        return self._complete(outcome, (topic, number), target, {})
+        self._log_start(*partition, target, before)
+        return self._complete(outcome, partition, target, {})
 
     def _log_start(self, topic: str, number: int, target: Sequence[int], before: Any) -> None:
         log, words = self.log, self.log.words
@@ -619,6 +662,7 @@ class LoggedController:
                     version=touched[0]["version"])
 
         def moved(how: str) -> None:
+            begun()
             record = self.state.leadership(log.row(*partition))
             leader = touched[0]["leader"] if how == "touch" or record is None else old_leader
             among = f"is already in the new list of replicas {joined(target)} and is alive"
@@ -631,9 +675,12 @@ class LoggedController:
         moves = [r for r in outcome.elections.to_pylist() if r["strategy"] == "REASSIGN"]
         old_leader = moves[0]["leader_before"] if moves else -1
 
+        announced: list[bool] = []
+
         def begun() -> None:
-            if caught_up:
+            if caught_up and not announced:
                 log.say("caught up", n=caught_up, list=listed, p=name)
+            announced.append(True)
 
         def done() -> None:
             log.say("assignment updated", p=name, replicas=joined(target),

@@ -25,7 +25,7 @@ from kfast.log_replay.engine.simulation import Simulation
 from kfast.log_replay.events.events import is_hole
 from kfast.log_replay.terms.terms import in_office
 from kfast.log_replay.wording.forms import Statement
-from kfast.schema import FLAG_ASSIGNED
+from kfast.schema import FLAG_ASSIGNED, FLAG_BEING_REASSIGNED
 
 RATIO_DIGITS = 1e-5
 """Old releases print ratios with six digits."""
@@ -118,7 +118,8 @@ def _ineligible(simulation: Simulation) -> set[str]:
     names, live = set(), _live(simulation)
     for row, possibility in enumerate(simulation.possibility):
         assigned = simulation.state.assignment(row)
-        if assigned.being_reassigned or not live.issuperset(assigned.replicas):
+        moving = int(simulation.state.records["flags"][row]) & FLAG_BEING_REASSIGNED
+        if moving or not live.issuperset(assigned.replicas):
             names.add(possibility.partition[0])
     return names
 

@@ -166,7 +166,7 @@ def _due(ran: Ran, simulation: Simulation) -> Iterator[Due]:
         if row < 0 or item.fields.get("unsent") or not kind:
             continue
         alternatives = [item]
-        if kind == "shrunk":  # In which order replicas leave an ISR is not known.
+        if kind in IN_ANY_ORDER:
             alternatives = shrinks.setdefault((row, item.step, item.key), [])
             alternatives.append(item)
             if len(alternatives) > 1:
@@ -188,6 +188,9 @@ def _due(ran: Ran, simulation: Simulation) -> Iterator[Due]:
                 "StopReplica request", f"broker {broker}", f"{n} replicas",
             ), requests=[("stops", delete, broker, *step) for delete in (None, True, False)])
 
+
+IN_ANY_ORDER = frozenset({"shrunk", "sent_stop_replica_partition"})
+"""Kinds of lines of replicas that leave an ISR: in which order is not known."""
 
 ITEMS = 1 << 24
 """More items than a step has."""

@@ -188,10 +188,8 @@ def _isr_updated(case: Case) -> list[Check]:
     last = max((item.order[0] for item in items), default=None)
     if ran and ran[-1].event.kind == "isr" and ran[-1].event.number == last:
         # The request is announced first; a reassignment that it completes comes after.
-        first = min(
-            (item for item in items if item.order[0] == last), key=lambda item: item.order
-        )
-        return checks_of(logged, first.fields)
+        first = min((item for item in items if item.order[0] == last), key=lambda item: item.order)
+        return checks_of(logged, {**(case.record() or {}), **first.fields})
     return checks_of(logged, case.record())
 
 

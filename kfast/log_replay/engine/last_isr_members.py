@@ -57,7 +57,7 @@ def say_in_order(simulation: Simulation, event: LogEvent) -> None:
     for partition, order in event.fields.get("order", {}).items():
         for row in simulation.rows_of(partition):
             items = simulation.items.get(row, NO_ITEMS).of_event(event)
-            shrunk = {item.key[1]: item for item in items
+            shrunk = {item.key[1]: item for item in reversed(items)  # The others are alternatives.
                       if item.key[0] == "shrunk" and item.key[1] in order}
             if len(order) < 2 or sorted(shrunk) != sorted(order):
                 continue

@@ -6,6 +6,7 @@ Source: docs/controller.md, section 2.3, for the record of a replica that leaves
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from kfast.state import Leadership
 Key = tuple[Any, ...]
 Made = tuple[int, Key, int, dict[str, Any]]
 _RECORD = ("leader", "leader_epoch", "isr", "version", "controller_epoch", "replicas", "adding",
-           "removing", "is_new")
+           "removing", "is_new", "recovery")
 _METADATA = ("leader", "leader_epoch", "isr", "version", "controller_epoch", "replicas")
 
 
@@ -193,7 +194,7 @@ def _elections(
         if row["code"] not in ("ELECTED", "INITIALIZED"):
             continue
         state = before.get((row["step"], row["topic"], row["partition"]))
-        fields = {name: row[name] for name in ("leader", "leader_epoch", "version")}
+        fields = {name: row[name] for name in ("leader", "leader_epoch", "version", "recovery")}
         fields["isr"] = tuple(row["isr"])
         fields["leader_before"] = row["leader_before"]
         yield _place(row, places), ("led", state, "OnlinePartition"), row["step"], fields
@@ -231,10 +232,18 @@ def _shrinks(
     Of a partition that is being deleted nobody is told, so no addition says them.
     """
     added: dict[tuple[int, str, int], list[dict[str, Any]]] = {}
+    told: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for row in outcome.additions.to_pylist():
         if row["kind"] == "LeaderAndIsr":
             added.setdefault((row["step"], row["topic"], row["partition"]), []).append(row)
+            told.setdefault((row["topic"], row["partition"]), []).append(row)
     turn: dict[tuple[int, str, int], int] = {}
+    stops = {
+        (row["step"], row["topic"], row["partition"], row["broker_id"])
+        for row in outcome.requests.to_pylist() if row["delete"] is False
+    }
+    begun: dict[tuple[int, str, int], Leadership] = {}
+    latest: dict[int, Leadership] = {}
     gone = [row for row in moved
             if row["broker_id"] is not None and row["to_state"] == "OfflineReplica"]
     leaving: dict[tuple[int, str, int], set[int]] = {}
@@ -250,32 +259,51 @@ def _shrinks(
         at = _place(row, places)
         key: Key = ("shrunk", row["broker_id"])
         if number < len(records):
-            fields = {key: records[number][key] for key in ("leader", "leader_epoch", "version",
-                                                          "controller_epoch")}
+            fields = {key: records[number][key] for key in (
+                "leader", "leader_epoch", "version", "controller_epoch", "recovery"
+            )}
             fields["isr"] = tuple(records[number]["isr"])
             yield at, key, row["step"], fields
         others = leaving[name] - {row["broker_id"]}
         if at in known and (others or not records):
-            for fields in _in_any_order(known[at], row["broker_id"], sorted(others)):
-                yield at, key, row["step"], {**fields, "controller_epoch": epoch}
+            start = begun.setdefault(
+                name, _told_last(told.get(name[1:], ()), row["step"]) or latest.get(at, known[at])
+            )
+            stopped = (*name, row["broker_id"]) in stops
+            for before, after in _in_any_order(start, row["broker_id"], sorted(others)):
+                yield at, key, row["step"], {
+                    **dataclasses.asdict(after), "controller_epoch": epoch
+                }
+                if records and stopped:
+                    yield at, ("stop_replica", row["broker_id"]), row["step"], {
+                        "leader_epoch": before.leader_epoch, "delete": False
+                    }
+            if not records:
+                latest[at] = _without(latest.get(at, start), row["broker_id"])
+
+
+def _told_last(additions: Sequence[dict[str, Any]], step: int) -> Leadership | None:
+    """The record that brokers were told last before a step."""
+    earlier = [row for row in additions if row["step"] < step]
+    return None if not earlier else Leadership(**{
+        field.name: _value(earlier[-1][field.name]) for field in dataclasses.fields(Leadership)
+    })
 
 
 def _in_any_order(
     record: Leadership, broker: int, others: list[int]
-) -> Iterator[dict[str, Any]]:
-    """Records that a replica may leave when several go at once: Kafka takes them in hash order."""
+) -> Iterator[tuple[Leadership, Leadership]]:
+    """Records that a replica may find and leave when several go at once, in hash order."""
     for n in range(len(others) + 1):
         for first in itertools.combinations(others, n):
-            after = record
-            for gone in (*first, broker):
-                if gone in after.isr:
-                    after = _without(after, gone)
-            yield {name: getattr(after, name)
-                   for name in ("leader", "leader_epoch", "isr", "version")}
+            before = functools.reduce(_without, first, record)
+            yield before, _without(before, broker)
 
 
 def _without(record: Leadership, broker: int) -> Leadership:
     """A record without a replica; the last one stays in the ISR."""
+    if broker not in record.isr:
+        return record
     isr = tuple(b for b in record.isr if b != broker) or record.isr
     return dataclasses.replace(
         record, leader=-1 if record.leader == broker else record.leader, isr=isr,

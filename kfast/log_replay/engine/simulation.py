@@ -34,12 +34,18 @@ from kfast.log_replay.engine.rows import (
     row_of,
     with_states,
 )
-from kfast.log_replay.events.events import POINTS, TIE_MS, LogEvent
+from kfast.log_replay.events.events import MOVES, POINTS, TIE_MS, LogEvent
 from kfast.log_replay.wording.values import Partition
 from kfast.state import ClusterState, Leadership, mutators
 
 MOST_RAN = 256
 """Events that ran and are kept: lines are about the latest."""
+
+COUNTED = ("leader_epoch", "version", "controller_epoch")
+"""Values that count from what they were at a start, in the order of `Possibility.unknown`."""
+
+MAY_END_MOVES = MOVES | {"isr"}
+"""Events that may end a reassignment."""
 
 NO_ITEMS = RowItems()
 """Of a row that nothing is predicted of; never changed."""
@@ -281,6 +287,13 @@ class Simulation:
         self.records_before = {}
         if event.kind == "failover" and event.fields["registered"] is not None:
             self._note_doubly_dead(set(event.fields["registered"]))
+        elif event.kind == "brokers" and len(event.fields["deleted"]) > 1:
+            self._note_doubly_dead(self.registered - set(event.fields["deleted"]))
+        elif event.kind in MAY_END_MOVES:
+            moving = np.flatnonzero(state.records["flags"] & schema.FLAG_BEING_REASSIGNED).tolist()
+            begun = [row for p in event.fields.get("targets", ()) for row in self.rows_of(p)]
+            for row in (*moving, *begun):
+                self._note_record(row)
         names = set(event.fields["topics"] if event.kind == "delete" else
                     event.fields.get("to_delete") or ())
         if not names and not state.any_queued:
@@ -294,15 +307,18 @@ class Simulation:
                 self.records_before[row] = leadership
 
     def _note_doubly_dead(self, registered: set[int]) -> None:
-        """Records of which a new controller takes several dead replicas out."""
+        """Records from which several dead replicas are taken out."""
         state = self.state
         for row in range(len(self.possibility)):
             if int(state.partition[row]) < 0:
                 continue
             if len(set(state.assignment(row).replicas) - registered) > 1:
-                leadership = self.stored_record(row)
-                if leadership is not None:
-                    self.records_before[row] = leadership
+                self._note_record(row)
+
+    def _note_record(self, row: int) -> None:
+        leadership = self.stored_record(row)
+        if leadership is not None:
+            self.records_before[row] = leadership
 
     def rows_of(self, partition: Partition) -> list[int]:
         """Rows of a partition that are there."""
@@ -356,6 +372,9 @@ class Simulation:
         `by` is the broker where each that is told has a line of its own.
         """
         items = self.items.get(row, NO_ITEMS)
+        if logged and self.possibility[row].starts:  # Counts from an unknown start tell nothing.
+            is_unknown = dict(zip(COUNTED, self.possibility[row].unknown(), strict=True))
+            logged = {name: v for name, v in logged.items() if not is_unknown.get(name)}
         concerned = {id(ran.event) for ran in self.window(time, term)}
         best: Item | None = None
         best_score = (False, -1)
@@ -363,7 +382,7 @@ class Simulation:
             if item.key != key or id(item.event) not in concerned:
                 continue
             score = (by not in items.takers.get(item.serial, ()), item.agreement(logged))
-            if score >= best_score:
+            if score > best_score or (score == best_score and not _is_later(item, best)):
                 best, best_score = item, score
         if best is None:
             return None
@@ -472,3 +491,10 @@ class Simulation:
         if len(self.ran) > 2 * MOST_RAN:
             del self.ran[:-MOST_RAN]
         return ran
+
+
+def _is_later(item: Item, other: Item | None) -> bool:
+    """Whether of two items of one step, that any order may have, one has the higher epoch."""
+    return other is not None and item.order == other.order and (
+        item.fields.get("leader_epoch", 0) > other.fields.get("leader_epoch", 0)
+    )

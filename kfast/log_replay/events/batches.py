@@ -28,6 +28,9 @@ STAGE = {
 PAUSE_MS = 30_000
 """Lines further apart than this are not of one batch."""
 
+MOVES_PAUSE_MS = 5000
+"""Replicas that one call moves are logged in one go: with a longer pause they are of two calls."""
+
 METADATA_PAUSE_MS = 1000
 """Partitions of one UpdateMetadata are logged in one go: with a longer pause they are of two."""
 
@@ -87,6 +90,8 @@ def split_batches(
             now == stage == METADATA and kind == statement.kind == "sent_update_metadata"
         )
         one = statement.kind == "sent_update_metadata_partition"
+        if kind == statement.kind == "replica_moved" and time - found[-1].end > MOVES_PAUSE_MS:
+            ends = True
         if one and stage == METADATA:  # A newer record is of a later call.
             partition, record = statement.fields["partition"], statement.fields["record"]
             ends = (ends or time - found[-1].end > METADATA_PAUSE_MS

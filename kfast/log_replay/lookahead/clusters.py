@@ -271,7 +271,7 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
                 before = fields.get("before")
                 if before is not None and not before.adding:
                     votes[partition] = Counter({tuple(before.replicas): 1})
-                if partition in votes:
+                if partition in votes or members:
                     moved.add(partition)
                 continue
             record = fields.get("record")

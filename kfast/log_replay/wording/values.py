@@ -17,7 +17,7 @@ Value = TypeVar("Value")
 _NUMBER = re.compile(r"-?\d+")
 _PARTITION = re.compile(r"\[?([\w.-]+)(?:-|,\s*|, partition=)(\d+)\]?$")
 _RECORD = re.compile(
-    r"\(?Leader:(-?\d+),\s*ISR:([-\d,]*),\s*(?:LeaderRecoveryState:\w+,\s*)?LeaderEpoch:(-?\d+),"
+    r"\(?Leader:(-?\d+),\s*ISR:([-\d,]*),\s*(?:LeaderRecoveryState:(\w+),\s*)?LeaderEpoch:(-?\d+),"
     r"\s*(?:(?:ZkVersion|PartitionEpoch):(-?\d+),\s*)?ControllerEpoch:(-?\d+)\)?"
 )
 _FIELD = re.compile(
@@ -25,6 +25,7 @@ _FIELD = re.compile(
 )
 _JSON_NAME = re.compile(r'"(\w+)"\s*:\s*')
 _ISR_MEMBER = re.compile(r"brokerId=(-?\d+)")
+_RECOVERY = {"RECOVERED": 0, "RECOVERING": 1, "0": 0, "1": 1}
 _REPLICA = re.compile(r"\[Topic=([\w.-]+),\s*Partition=(\d+),\s*Replica=(\d+)\]")
 _ERROR_CODE = re.compile(r"topicName='([\w.-]+)', partitionIndex=(\d+), errorCode=(-?\d+)")
 
@@ -40,6 +41,7 @@ class Record(NamedTuple):
     replicas: tuple[int, ...] | None = None
     adding: tuple[int, ...] | None = None
     removing: tuple[int, ...] | None = None
+    recovery: int | None = None
     is_new: bool | None = None
 
     def stated(self) -> dict[str, Any]:
@@ -143,8 +145,11 @@ def record(text: str) -> Record:
     found = _RECORD.search(text)
     if found is None:
         raise ValueError(f"{text[:60]!r} is no leader and ISR")
-    version = None if found[4] is None else int(found[4])
-    return Record(int(found[1]), int(found[3]), ids(found[2]), version, int(found[5]))
+    version = None if found[5] is None else int(found[5])
+    return Record(
+        int(found[1]), int(found[4]), ids(found[2]), version, int(found[6]),
+        recovery=_RECOVERY.get(found[3]),
+    )
 
 
 _FIELD_NAMES = {
@@ -168,6 +173,8 @@ def fields(text: str) -> Record:
             fields[_FIELD_NAMES[low]] = int(value)
         elif low in _LIST_NAMES and _LIST_NAMES[low] not in fields:
             fields[_LIST_NAMES[low]] = ids(value)
+        elif low == "leaderrecoverystate" and value:
+            fields["recovery"] = _RECOVERY.get(value)
         elif low == "isnew":
             fields["is_new"] = value == "true"
     if members:
