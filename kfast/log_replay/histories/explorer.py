@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from kfast.controllers import Profile
 from kfast.log_replay.brokers import BrokerSide
-from kfast.log_replay.checks import MISSING, agrees
+from kfast.log_replay.checks import MISSING
 from kfast.log_replay.comparison.facts import BEFORE, BETWEEN, HOLE
 from kfast.log_replay.comparison.worlds import Life, Trace, World
 from kfast.log_replay.engine.predictions import RowItems
@@ -229,21 +229,12 @@ class Explorer:
             world.rebuild(dropped, [(p, simulation.row_of(p)) for p in chosen])
         return world
 
-    def n_wrong(self, world: World, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """Number of checks of the stretch that disagree in a world, by partition."""
+    def n_wrong(self, world: World, partitions: Iterable[Partition]) -> dict[Partition, float]:
+        """How many checks of the stretch disagree in a world, by partition."""
         return {
-            p: sum(self._n_wrong(life) for life in world.lives([p])) for p in partitions
+            p: sum(judge(life.possibility, life.trace)[0] - life.trace.wrong
+                   for life in world.lives([p])) for p in partitions
         }
-
-    def _n_wrong(self, life: Life) -> int:
-        unknown = dict(zip(
-            ("epoch", "version", "record_epoch"), life.possibility.unknown(), strict=True
-        ))
-        return sum(
-            1 for number, _, check in life.trace.checks
-            if self.begin <= number and check.predicted is not None and not agrees(check)
-            and not (unknown.get(check.counted, False) and check.predicted is not MISSING)
-        )
 
     def take(
         self, world: World, partitions: set[Partition], reason: str, troubled: Troubled
@@ -288,7 +279,6 @@ class Explorer:
             for name in ("unread", "waiting"):
                 if row in getattr(other.simulation, name):
                     getattr(world.simulation, name)[to] = getattr(other.simulation, name)[row]
-        for row, to in moved.items():
             world.simulation.items[to] = other.simulation.items.get(row, RowItems())
             world.traces[to] = other.traces.get(row, Trace())
         other.brokers.move_rows(moved)

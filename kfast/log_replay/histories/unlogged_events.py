@@ -156,7 +156,7 @@ def _after_request(
 
 def _try(
     explorer: Explorer, before: World, stretch: Stretch, event: LogEvent, place: int,
-    wrong: dict[Partition, int],
+    wrong: dict[Partition, float],
 ) -> Tried | None:
     """Simulate partitions with one more event; None where it does not explain most lines."""
     trial = stretch.with_events([*stretch.events[:place], event, *stretch.events[place:]])

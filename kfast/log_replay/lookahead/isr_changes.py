@@ -15,6 +15,7 @@ Source: docs/controller.md, sections 1.4 and 6.10, for who writes what.
 from __future__ import annotations
 
 import bisect
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -40,18 +41,13 @@ class Content(NamedTuple):
 class Mentions:
     """Lines that name one version of a record: how many say what, and the first that does."""
 
-    votes: dict[Content, int] = field(default_factory=dict)
+    votes: Counter[Content] = field(default_factory=Counter)
     first: dict[Content, int] = field(default_factory=dict)
-
-    def add(self, content: Content, number: int) -> None:
-        """Count a line."""
-        self.votes[content] = self.votes.get(content, 0) + 1
-        self.first.setdefault(content, number)
 
     @property
     def content(self) -> Content:
         """What most lines say."""
-        return max(self.votes, key=lambda content: self.votes[content])
+        return self.votes.most_common(1)[0][0]
 
     @property
     def number(self) -> int:
@@ -93,12 +89,15 @@ def name_isr_changes(
         }
         if not changed:
             continue
-        unchanged = {
-            life: version for life, version in request.versions.items() if life not in changed
-        }
-        since, until = _bounds(histories, changed, placed, request.number)
-        since = max([since, *(placed.get(at, histories[at[0]][at[1]].number)
-                              for at in unchanged.items())])
+        since = max(
+            placed.get((life, known), histories[life][known].number)
+            for life, version in request.versions.items()
+            for known in [version - 1 if life in changed else version]
+        )
+        until = min(request.number, *(
+            mentions.number for life, version in changed.items()
+            for later, mentions in histories[life].items() if later >= version
+        ))
         between = range(bisect.bisect_right(places, since), bisect.bisect_right(places, until))
         n = len(request.versions)
         at = next((at for at in between if unnamed[at].fields["n"] == n
@@ -107,24 +106,15 @@ def name_isr_changes(
             continue
         event = unnamed.pop(at)
         placed.update(dict.fromkeys(changed.items(), places.pop(at)))
-        _name(event, {life[0]: histories[life][version] for life, version in changed.items()},
-              {life[0]: version for life, version in changed.items()},
-              tuple(partition for partition, _ in unchanged))
-
-
-def _name(
-    event: LogEvent, changed: dict[Partition, Mentions], versions: dict[Partition, int],
-    unchanged: tuple[Partition, ...],
-) -> None:
-    """Make an event one whose partitions are known."""
-    event.kind = "isr"
-    event.fields = {
-        "partitions": (*changed, *unchanged),
-        "unchanged": unchanged,
-        "updates": {p: (tuple(sorted(mentions.content.isr)), versions[p])
-                    for p, mentions in changed.items()},
-        "named_by": {p: mentions.number for p, mentions in changed.items()},
-    }
+        unchanged = tuple(life[0] for life in request.versions if life not in changed)
+        named = {life[0]: (histories[life][version], version) for life, version in changed.items()}
+        event.kind = "isr"
+        event.fields = {
+            "partitions": (*named, *unchanged), "unchanged": unchanged,
+            "updates": {p: (tuple(sorted(mentions.content.isr)), version)
+                        for p, (mentions, version) in named.items()},
+            "named_by": {p: mentions.number for p, (mentions, _) in named.items()},
+        }
 
 
 def _read(
@@ -141,8 +131,9 @@ def _read(
             if line.kind == "partition_led" and line.fields["before"] == "NewPartition":
                 created[partition] = created.get(partition, 0) + 1
             life = partition, created.get(partition, 0)
-            versions = histories.setdefault(life, {})
-            versions.setdefault(version, Mentions()).add(content, number)
+            mentions = histories.setdefault(life, {}).setdefault(version, Mentions())
+            mentions.votes[content] += 1
+            mentions.first.setdefault(content, number)
             if line.kind != "cached_partition":
                 continue
             fields = line.fields
@@ -173,17 +164,3 @@ def _is_leaders(versions: dict[int, Mentions], version: int) -> bool:
         return False
     before, after = versions[version - 1].content, versions[version].content
     return before != after and before[:2] == after[:2]
-
-
-def _bounds(
-    histories: Histories, changed: dict[Life, int], placed: dict[tuple[Life, int], int],
-    number: int,
-) -> tuple[int, int]:
-    """Lines between which a request was sent: after what its records follow, before any later."""
-    since, until = -1, number
-    for life, version in changed.items():
-        before = placed.get((life, version - 1), histories[life][version - 1].number)
-        since = max(since, before)
-        until = min(until, *(mentions.number for later, mentions in histories[life].items()
-                             if later >= version))
-    return since, until
