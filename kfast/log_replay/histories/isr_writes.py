@@ -72,9 +72,7 @@ def find_writes(explorer: Explorer, before: World, troubled: Troubled) -> Troubl
     first, stretch = explorer.first, explorer.stretch
     in_isr = explorer.world.simulation.controller.profile.rebalances_in_isr
     writes = [
-        write for partition, mentions in _mentions(
-            stretch, set(troubled), _preferred(explorer)
-        ).items()
+        write for partition, mentions in _mentions(explorer, stretch, set(troubled)).items()
         for write in _writes(stretch, partition, _with_base(explorer, before, stretch, partition,
                                                             mentions), in_isr)
     ]
@@ -104,12 +102,14 @@ def find_writes(explorer: Explorer, before: World, troubled: Troubled) -> Troubl
 
 
 def _mentions(
-    stretch: Stretch, partitions: set[Partition], preferred: dict[Partition, int]
+    explorer: Explorer, stretch: Stretch, partitions: set[Partition]
 ) -> dict[Partition, list[Mention]]:
     """Records of some partitions, in the order of the log.
 
     Automatic balancing elects only a preferred replica that is in the ISR.
     """
+    simulation = explorer.world.simulation
+    preferred = {p: simulation.preferred(rows[0]) for p, rows in simulation.rows.items() if rows}
     found: dict[Partition, list[Mention]] = {}
     for number in stretch.lines:
         line = stretch.statements[number]
@@ -138,11 +138,6 @@ def _mentions(
                 record.leader,
             ))
     return found
-
-
-def _preferred(explorer: Explorer) -> dict[Partition, int]:
-    simulation = explorer.world.simulation
-    return {p: simulation.preferred(rows[0]) for p, rows in simulation.rows.items() if rows}
 
 
 def _with_base(
@@ -270,36 +265,28 @@ def _with_writes(
 ) -> list[LogEvent]:
     """Events of a stretch with one more before each that has writes before it.
 
-    `earlier` is the last event before the stretch.
+    Those of one partition are events one after the other. `earlier` is the last event before the
+    stretch.
     """
-    by_place: dict[int, list[Write]] = {}
+    by_place: dict[int, list[dict[Partition, Write]]] = {}
     for write in writes:
-        by_place.setdefault(write.place, []).append(write)
+        turns = by_place.setdefault(write.place, [])
+        turn = next((turn for turn in turns if write.partition not in turn), None)
+        if turn is None:
+            turns.append(turn := {})
+        turn[write.partition] = write
     found: list[LogEvent] = []
     for place, event in enumerate(events):
-        for some in _in_turn(by_place.get(place, ())):
+        for turn in by_place.get(place, ()):
             before = found[-1] if found else earlier
             assert before is not None, "what leaders wrote before the log begins is no event"
             found.append(LogEvent(
                 "isr_written", max(before.time, event.time - 1), event.at,
-                {"updates": {w.partition: tuple(sorted(w.isr)) for w in some},
-                 "writes": {w.partition: w.times for w in some},
-                 "ahead": {w.partition: w.seen for w in some if w.seen is not None},
+                {"updates": {p: tuple(sorted(w.isr)) for p, w in turn.items()},
+                 "writes": {p: w.times for p, w in turn.items()},
+                 "ahead": {p: w.seen for p, w in turn.items() if w.seen is not None},
                  "reason": WRITTEN},
                 before.term, inferred=True, number=(before.number + event.number) / 2,
             ))
         found.append(event)
     return found
-
-
-def _in_turn(writes: Sequence[Write]) -> list[list[Write]]:
-    """Writes of one place: those of one partition one after the other."""
-    turns: list[list[Write]] = []
-    for write in writes:
-        free = next((turn for turn in turns if all(w.partition != write.partition for w in turn)),
-                    None)
-        if free is None:
-            turns.append([write])
-        else:
-            free.append(write)
-    return turns
