@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,8 +66,7 @@ def _resume(simulation: Simulation, event: LogEvent) -> None:
     state, term = simulation.state, event.term
     brokers = event.fields["registered"]
     if brokers is None:
-        named = {int(b) for b in state.broker_id.tolist()}
-        brokers = dict.fromkeys(sorted(named), 0)
+        brokers = dict.fromkeys(state.broker_id.tolist(), 0)
     simulation.set_brokers(brokers)
     state.controller_id = term.controller
     if term.epoch is not None:
@@ -96,32 +95,19 @@ def _shutdown(simulation: Simulation, event: LogEvent) -> Outcome | None:
 
 
 def _topics(simulation: Simulation, event: LogEvent) -> list[Outcome]:
-    state = simulation.state
-    created = _by_topic(event.fields["created"])
-    names = [name for name in state.topic.to_pylist() if _exists(simulation, name)]
-    gone = [name for name in event.fields["deleted"] if name in names]
-    new = {topic: parts for topic, parts in created.items() if topic not in names}
-    return [
-        simulation.controller.on_topic_change(created=new, gone=gone),
-        *(simulation.controller.on_partition_modifications(topic, parts)
-          for topic, parts in created.items() if topic not in new),
-    ]
-
-
-def _partitions(simulation: Simulation, event: LogEvent) -> list[Outcome]:
-    return [
+    """Topics come and go, or get partitions."""
+    created: dict[str, dict[int, list[int]]] = {}
+    for (topic, number), assigned in event.fields["created"].items():
+        created.setdefault(topic, {})[number] = list(assigned.replicas)
+    gone = [name for name in event.fields.get("deleted", ()) if _exists(simulation, name)]
+    new = {topic: parts for topic, parts in created.items() if not _exists(simulation, topic)}
+    outcomes = []
+    if new or gone:
+        outcomes.append(simulation.controller.on_topic_change(created=new, gone=gone))
+    return outcomes + [
         simulation.controller.on_partition_modifications(topic, parts)
-        if _exists(simulation, topic)
-        else simulation.controller.on_topic_change(created={topic: parts})
-        for topic, parts in _by_topic(event.fields["created"]).items()
+        for topic, parts in created.items() if topic not in new
     ]
-
-
-def _by_topic(assignments: Mapping[Partition, Any]) -> dict[str, dict[int, list[int]]]:
-    found: dict[str, dict[int, list[int]]] = {}
-    for (topic, number), assigned in assignments.items():
-        found.setdefault(topic, {})[number] = list(assigned.replicas)
-    return found
 
 
 def _exists(simulation: Simulation, topic: str) -> bool:
@@ -394,7 +380,7 @@ BEFORE: dict[str, Callable[[Simulation, LogEvent], list[int]]] = {
 
 RUN: dict[str, Callable[[Simulation, LogEvent], Result]] = {
     "failover": _failover, "resume": _resume, "brokers": _brokers, "shutdown": _shutdown,
-    "topics": _topics, "partitions": _partitions, "isr": _isr, "rebalance": _rebalance,
+    "topics": _topics, "partitions": _topics, "isr": _isr, "rebalance": _rebalance,
     "election": _election, "reassign": _reassign, "caught_up": _caught_up, "delete": delete,
     "deleted": deleted,
     "dir_failure": _dir_failure, "dir_answer": _dir_answer, "unclean": _unclean,

@@ -218,25 +218,16 @@ def _after_hole(
 
 
 def _smooth(statements: Sequence[Statement], numbers: Sequence[int]) -> dict[int, int]:
-    """Epoch that each line's prefix says; one that stands alone is replaced by its neighbour's."""
-    fields = [(n, statements[n].epoch) for n in numbers if statements[n].epoch is not None]
-    values = [epoch for _, epoch in fields]
+    """Epoch that each line's prefix says; one that stands alone is replaced by the nearest."""
+    told = [(statements[n].entry.time, n, epoch) for n in numbers
+            if (epoch := statements[n].epoch) is not None]
     smooth: dict[int, int] = {}
-    for at, (number, epoch) in enumerate(fields):
-        before = values[at - 1] if at else None
-        after = values[at + 1] if at + 1 < len(values) else None
-        if epoch in (before, after) or (before is None and after is None):
-            kept = epoch
-        else:
-            near = before if before is not None else after
-            kept = near
-            if before is not None and after is not None and before != after:
-                time = statements[number].entry.time
-                gap_before = time - statements[fields[at - 1][0]].entry.time
-                gap_after = statements[fields[at + 1][0]].entry.time - time
-                kept = before if gap_before <= gap_after else after
-        if kept is not None:
-            smooth[number] = kept
+    for at, (time, number, epoch) in enumerate(told):
+        near = [(abs(time - other), value)
+                for other, _, value in (*told[max(at - 1, 0) : at], *told[at + 1 : at + 2])]
+        if near and all(epoch != value for _, value in near):
+            _, epoch = min(near, key=lambda pair: pair[0])
+        smooth[number] = epoch
     return smooth
 
 
