@@ -18,14 +18,12 @@ from typing import NamedTuple
 
 from kfast.log_replay.comparison.facts import WRITTEN
 from kfast.log_replay.comparison.worlds import World
+from kfast.log_replay.engine.handlers import MOST_WRITES
 from kfast.log_replay.events.events import LogEvent, is_hole
 from kfast.log_replay.histories.explorer import Explorer, Troubled
 from kfast.log_replay.histories.stretches import COST, Stretch, before_balancing, go_through
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Partition
-
-MOST_WRITES = 8
-"""More ISR writes than this between two records are not believed."""
 
 TIMES = 3
 """So often the writes are simulated, each time without those that did not help."""
