@@ -7,6 +7,7 @@ answered, and every request with its recipients and in the order of sends.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -145,13 +146,18 @@ class ZkLockstep:
 
     def compare(self, step: ZkStep) -> ZkStep:
         """Run kfast and the twin, and note where they differ from Kafka."""
+        several, moving = self.has_several(), self.moves_what_is_queued()
         try:
             self.twin.twin.controller.rank = self.kfast[0].rank
             seen, happened = self.twin.run(step.event)
         except ERRORS as error:
             step.differences.append(f"twin raised: {type(error).__name__}: {error}")
             return step
-        step.is_incomparable = self.is_incomparable(step, happened)
+        several |= self.has_several()
+        reassigned = any(mark.startswith("reassignment") for mark in +happened.marks)
+        step.is_incomparable = (moving and reassigned) or self.is_incomparable(
+            step, happened, several
+        )
         if step.is_incomparable:
             return step
         if happened.failure is not None:  # another controller is in charge: nobody is answered
@@ -177,7 +183,25 @@ class ZkLockstep:
             view_of(sent, apart, profile, with_store),
         )
 
-    def is_incomparable(self, step: ZkStep, happened: Happened) -> bool:
+    def has_several(self) -> bool:
+        """Whether several partitions are being reassigned, or several topics deleted."""
+        ctx = self.twin.ctx
+        moving = sum(a.being_reassigned for a in ctx.assignments.values())
+        return moving > 1 or len(ctx.being_reassigned) > 1 or len(ctx.topics_to_delete) > 1
+
+    def moves_what_is_queued(self) -> bool:
+        """Whether several partitions of a queued topic are being reassigned.
+
+        The first that completes lets the deletion go on, and what the others do depends on that:
+        in Kafka the first is that of a hash table.
+        """
+        ctx = self.twin.ctx
+        moving = Counter(
+            p[0] for p, a in ctx.assignments.items() if ctx.is_queued(p) and a.being_reassigned
+        )
+        return any(count > 1 for count in moving.values())
+
+    def is_incomparable(self, step: ZkStep, happened: Happened, several: bool) -> bool:
         """Whether Kafka's answer is one of several that are right.
 
         Where a handler fails half way, which of several reassignments or deletions came first
@@ -186,7 +210,6 @@ class ZkLockstep:
         removes a marker or a notification.
         """
         ctx, store = self.twin.ctx, self.twin.store
-        several = len(ctx.being_reassigned) > 1 or len(ctx.topics_to_delete) > 1
         if several and happened.error in RAISED and step.event["op"] not in REFUSING:
             return True
         replaced = store is not None and store.epoch_version != ctx.epoch_store_version
