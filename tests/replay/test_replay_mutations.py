@@ -13,6 +13,7 @@ import pytest
 
 from kfast.log_replay import Replay, replay
 from tests.support.cli_run import ROOT
+from tests.support.log_values import change_one
 from tests.support.replay_story import write_logs
 
 FOLDERS = (
@@ -28,7 +29,6 @@ FEW = 2
 DECISION = re.compile(
     r"\[Controller id=\d+ epoch=\d+\] (?:Changed |Sending |Partition \S+ state changed )"
 )
-VALUE = re.compile(r"(?:leader=|leaderEpoch=|Leader:|LeaderEpoch:)(-?\d+)")
 ELECTED = re.compile(
     r"Changed partition (?P<topic>\S+)-(?P<number>\d+) from (?:Offline|Online)Partition to "
     r"OnlinePartition with state LeaderAndIsr\(leader=(?P<leader>\d+), leaderEpoch=(?P<epoch>\d+)"
@@ -80,12 +80,10 @@ def drop_a_decision(files: Files, rng: Random) -> Files | None:
 
 
 def change_a_value(files: Files, rng: Random) -> Files | None:
-    """A leader or a leader epoch is another in one line."""
-    name, at = rng.choice([(n, i) for n, i in decisions(files) if VALUE.search(files[n][i])])
+    """One value is another in one line: whatever the line states."""
+    name, at = rng.choice(decisions(files))
     lines = list(files[name])
-    found = rng.choice(list(VALUE.finditer(lines[at])))
-    begin, end = found.span(1)
-    lines[at] = f"{lines[at][:begin]}{int(found[1]) + rng.choice((1, 2, 3))}{lines[at][end:]}"
+    lines[at] = change_one(lines[at], rng)
     return {**files, name: lines}
 
 
