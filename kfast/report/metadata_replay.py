@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from kfast.metadata_replay import MetadataReplay
-from kfast.replay_results.verdicts import MISSING, PREDICTED
+from kfast.replay_results.verdicts import MISSING, NO_DECISION, PREDICTED
 from kfast.report.answer import Answer, Document, getters
 from kfast.report.replay import (
     REPLAY_TABLES,
@@ -35,6 +35,7 @@ def metadata_replay_answer(replay: MetadataReplay, *, top: int) -> Answer:
             replay.counts, replay.counts[PREDICTED] + replay.counts[MISSING], replay.timeline,
             replay.outages,
         ),
+        "why_no_recall": "" if replay.counts[PREDICTED] + replay.counts[MISSING] else NO_DECISION,
         "unknown": {},
         "kinds": [{"kind": kind, **counts} for kind, counts in replay.kinds.items()],
         "causes": dict(replay.causes),

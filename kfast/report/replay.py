@@ -18,7 +18,7 @@ from kfast.figures.incidents import incident_marks
 from kfast.log_replay import Place, Replay
 from kfast.metadata_replay import MetadataReplay
 from kfast.replay_results.timeline import IncidentTables
-from kfast.replay_results.verdicts import MISSING, VERDICTS
+from kfast.replay_results.verdicts import MISSING, VERDICTS, recall_percent
 from kfast.report.answer import Answer, Document, getters
 from kfast.report.drawing import draw_heading, draw_rows, number
 from kfast.report.incident_picture import incident_picture
@@ -46,7 +46,7 @@ REPLAY_METRICS = {
     "contradicted": "facts that do not agree with the others",
     "missing": "decisions that kfast predicts and that the log lacks",
     "decisions": "decisions that kfast predicts and that the log is to have",
-    "recall_percent": "share of these that it has, rounded down",
+    "recall_percent": "share of these that it has, rounded down; null if there are none",
     "warnings": "damaged lines",
     "not_understood": "entries whose wording is unknown",
     "events": "events of the timeline",
@@ -75,6 +75,7 @@ def replay_answer(sources: Sequence[str], replay: Replay, *, top: int) -> Answer
             replay.counts, replay.decisions, replay.timeline, replay.outages,
             warnings=len(replay.warnings), not_understood=replay.lines["not understood"],
         ),
+        "why_no_recall": replay.why_no_recall,
         "unknown": dict(replay.unknown_reasons),
         "kinds": _kinds(replay),
         "entries": dict(replay.lines),
@@ -122,7 +123,7 @@ def replay_head(
 def summarize(
     counts: Mapping[str, int], decisions: int, timeline: pa.Table, outages: pa.Table, *,
     warnings: int = 0, not_understood: int = 0,
-) -> dict[str, int]:
+) -> dict[str, int | None]:
     """The numbers that conditions are about: `REPLAY_METRICS`."""
     total = sum(counts.values()) - counts[MISSING]
     spans = [ms for ms in outages.column("duration_ms").to_pylist() if ms is not None]
@@ -131,7 +132,7 @@ def summarize(
         **counts,
         "adopted_percent": -(-100 * counts["adopted"] // total) if total else 0,
         "decisions": decisions,
-        "recall_percent": 100 * (decisions - counts[MISSING]) // decisions if decisions else 100,
+        "recall_percent": recall_percent(decisions, counts[MISSING]),
         "warnings": warnings,
         "not_understood": not_understood,
         "events": timeline.num_rows,
@@ -186,10 +187,13 @@ def verdict_on_facts(document: Document, noun: str) -> str:
     if wrong or missing:
         first = f"NOT as Kafka's rules say: {wrong} contradicted, {missing} missing; "
     unknown = f", {summary['unknown']} unknown" if summary["unknown"] else ""
+    logged = f"no decision could be looked for: {document['why_no_recall']}"
+    if summary["decisions"]:
+        n_due = plural(summary["decisions"], "predicted decision")
+        logged = f"{summary['decisions'] - missing} of {n_due} logged"
     return (
         f"{first}{summary['predicted']} of {plural(summary['facts'], noun)} predicted, "
-        f"{summary['adopted']} adopted{unknown}; {summary['decisions'] - missing} of "
-        f"{plural(summary['decisions'], 'predicted decision')} logged."
+        f"{summary['adopted']} adopted{unknown}; {logged}."
     )
 
 

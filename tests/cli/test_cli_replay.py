@@ -16,6 +16,7 @@ import pytest
 import kfast
 from kfast.replay_results.verdicts import VERDICTS
 from kfast.report.replay import INCIDENT_TABLES, REPLAY_METRICS
+from kfast.report.writing import ANSWER_KEY
 from kfast.schema import (
     BROKER_SESSIONS,
     CONTROLLER_TERMS,
@@ -53,6 +54,23 @@ def wrong(incident):
     lines[number] = lines[number].replace("leaderEpoch=2,", "leaderEpoch=7,")
     path.write_text("".join(lines))
     return number + 1
+
+
+def test_recall_is_unknown_where_no_decision_could_be_looked_for(incident):
+    """Without state-change.log of the controller: null with the reason, in every form."""
+    (Path(incident) / STATE_CHANGE_LOG).unlink()
+    found = kfast.replay(incident, "zk-2.4")
+    reason = "no line of its level is in the controller's state-change.log"
+    assert (found.decisions, found.recall_percent, found.why_no_recall) == (0, None, reason)
+    arguments = ["replay", incident, "--profile", "zk-2.4"]
+    document = answer(*arguments)
+    assert (document["summary"]["recall_percent"], document["why_no_recall"]) == (None, reason)
+    run(*arguments, "-o", "facts.parquet")
+    refused = run(*arguments, "--fail-on", "recall_percent<100", code=2)
+    assert "nothing in the input tells recall_percent" in refused.stderr
+    assert f"no decision could be looked for: {reason}." in run(*arguments).stdout
+    told = json.loads(pq.read_schema("facts.parquet").metadata[ANSWER_KEY])
+    assert told["summary"]["recall_percent"] is None
 
 
 def test_replay_answers_what_the_library_says(incident):

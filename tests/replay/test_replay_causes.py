@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from kfast.errors import InputError
@@ -22,6 +24,8 @@ from kfast.log_replay.report.replay import replay
 from kfast.log_replay.steps import Steps
 from kfast.log_replay.terms.terms import Term, find_terms
 from kfast.log_replay.wording.statements import understand
+from tests.support.log_writer import LoggedController
+from tests.support.states import read_state
 
 pytestmark = pytest.mark.kernels
 
@@ -254,3 +258,34 @@ def test_a_reassignment_may_end_within_the_election_of_a_controller():
     case = Case(simulation, BrokerSide(), 0, None, {"states": states}, 0)
     predicted = [check.predicted for check in COMPARE["replica_states"](case)]
     assert predicted == ["OnlineReplica", "OfflineReplica", "OnlineReplica", MISSING]
+
+
+def four_lines_a_millisecond(logged):
+    """Let time go by more slowly."""
+    for lines in logged.log.files.values():
+        lines[:] = [
+            re.sub(r"^(\[[^,]+,)(\d+)", lambda found: f"{found[1]}{int(found[2]) // 4:03d}", line)
+            for line in lines
+        ]
+
+
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_requests_right_before_another_reassignment_are_of_the_one_before(version, tmp_path):
+    """Cancelled reassignments whose elections fail: the last request of one, then the next."""
+    state = read_state("partition  ar  isr  leader  epoch  state", brokers=[1, 2, 3],
+                       controller_id=-1, leader_recovery_supported=version == "3.9")
+    logged = LoggedController(state, version)
+    logged.fail_over(3)
+    logged.create_topics({"t": [[1]] * 4})
+    logged.change_brokers(failed=[1])
+    for number in range(4):
+        logged.reassign("t", number, [2])
+    pause = logged.log.pause
+    logged.log.pause = lambda: None
+    for number in range(4):
+        logged.reassign("t", number, [1])
+    logged.log.pause = pause
+    logged.rebalance()
+    four_lines_a_millisecond(logged)
+    logged.log.save(tmp_path)
+    assert [str(one) for one in replay(tmp_path, profile=version).contradictions] == []

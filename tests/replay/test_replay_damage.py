@@ -240,13 +240,6 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path):
         replay(missing)
 
 
-def test_logs_without_a_controller_are_refused(tmp_path):
-    """A broker that never was the controller: the error says whose logs are needed."""
-    write_logs(tmp_path, "2.8")
-    with pytest.raises(InputError, match="no line of an active controller is in these logs"):
-        replay(tmp_path / "broker-3", profile="zk-3.9")
-
-
 def test_a_release_that_cannot_be_told_is_asked_for(tmp_path):
     """The error says what the wording fits, and what may be given; with it the replay goes on."""
     (tmp_path / "controller.log").write_text(OF_ANY_RELEASE)

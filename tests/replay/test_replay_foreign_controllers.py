@@ -1,11 +1,17 @@
-"""One broker's logs alone: what it was told by controllers whose logs are missing is adopted."""
+"""One broker's logs alone: what controllers sent whose logs are missing is unknown.
+
+What the broker made of it is judged.
+"""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 
 from kfast.log_replay import replay
 from kfast.log_replay.comparison.facts import ABSENT
+from tests.support.replay_story import short_story
 
 CONTROLLER = (
     ("10:00:00,000", "INFO",
@@ -76,18 +82,19 @@ def write(folder, state_change=STATE_CHANGE):
 
 
 def strange(result):
-    """Adopted facts about requests of controllers that are missing, as (kind, logged)."""
+    """Unknown facts about requests of controllers that are missing, as (kind, logged)."""
     return [
         (row["kind"], row["logged"]) for row in result.facts.to_pylist() if row["reason"] == ABSENT
     ]
 
 
-def test_what_a_missing_controller_sent_is_adopted(tmp_path):
+def test_what_a_missing_controller_sent_is_unknown(tmp_path):
     result = replay(write(tmp_path), profile="2.8")
     assert result.contradictions == ()
     assert ("controller epoch", "2") in strange(result)
     assert ("leader epoch", "4") in strange(result)
-    assert sum(kind == "partitions" for kind, _ in strange(result)) == 4
+    sizes = [row["verdict"] for row in result.facts.to_pylist() if row["kind"] == "partitions"]
+    assert sorted(sizes) == ["predicted", *["unknown"] * 3]  # It ends as it began.
 
 
 def test_a_controllers_line_with_another_epoch_is_contradicted(tmp_path):
@@ -110,3 +117,66 @@ def test_one_line_alone_makes_no_missing_controller(epoch, contradicted, tmp_pat
     result = replay(write(tmp_path, [*STATE_CHANGE[:5], told]), profile="2.8")
     assert strange(result) == []
     assert [row.kind for row in result.contradictions] == contradicted
+
+
+# --- brokers that were never the controller -------------------------------------------------------
+
+
+def never_controllers(folder, version):
+    """Logs of two brokers that trace what they receive from broker 1."""
+    short_story(version, trace=True).log.save(folder)
+    for name in ("broker-2", "broker-3"):
+        file = folder / name / "state-change.log"
+        yield file, file.read_text()
+    for file in (folder / "broker-1").iterdir():
+        file.unlink()
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.4", "2.8", "3.9"])
+def test_brokers_that_were_never_the_controller_are_judged(version, tmp_path):
+    """One line says so; each says of a record what the other said."""
+    list(never_controllers(tmp_path, version))
+    found = replay(tmp_path, profile=version)
+    assert "brokers 2, 3 were never the controller in these logs" in " ".join(found.notes)
+    assert (found.counts["contradicted"], found.counts["missing"]) == (0, 0)
+    assert found.counts["predicted"] > 20
+    assert (found.decisions, found.recall_percent) == (0, None)
+    assert set(found.unknown_reasons) == {ABSENT}
+
+
+@pytest.mark.parametrize("field", ["leader=", "leaderEpoch=", "isr=["])
+def test_a_broker_that_differs_from_what_was_said_before_is_contradicted(field, tmp_path):
+    """The last line that has the field, with another number."""
+    (file, text), _ = never_controllers(tmp_path, "2.8")
+    at = [found.start(1) for found in re.finditer(re.escape(field) + r"(\d+)", text)][-1]
+    file.write_text(f"{text[:at]}7{text[at + 1:]}")
+    found = replay(tmp_path, profile="2.8")
+    assert found.counts["contradicted"] > 0
+    assert {one.place.file for one in found.contradictions} <= {
+        "broker-2/state-change.log", "broker-3/state-change.log",
+    }
+
+
+FOLLOWS = ("[Broker id=1] Follower t-0 starts at leader epoch {epoch} from offset 0 with high "
+           "watermark 0. Previous leader epoch was {previous}.")
+IGNORES = ("[Broker id=1] Ignoring LeaderAndIsr request from controller 2 with correlation id 9 "
+           "epoch 2 for partition t-0 since its associated leader epoch {epoch} ")
+MATCHES, IS_SMALLER = "matches the current leader epoch", "is smaller than the current leader epoch"
+
+
+@pytest.mark.parametrize(("then", "contradicted"), [
+    (FOLLOWS.format(epoch=6, previous=5), []),
+    (FOLLOWS.format(epoch=6, previous=4), ["previous leader epoch"]),
+    (FOLLOWS.format(epoch=5, previous=5), ["higher leader epoch"]),
+    (FOLLOWS.format(epoch=0, previous=-1), []),  # The topic was made again.
+    (IGNORES.format(epoch=5) + MATCHES, []), (IGNORES.format(epoch=4) + MATCHES, ["leader epoch"]),
+    (IGNORES.format(epoch=3) + f"{IS_SMALLER} 5", []),
+    (IGNORES.format(epoch=3) + f"{IS_SMALLER} 4", ["current leader epoch"]),
+])
+def test_a_broker_remembers_the_epoch_of_its_last_role(then, contradicted, tmp_path):
+    """Kafka, ReplicaManager.scala, `becomeLeaderOrFollower`: only a higher epoch is followed."""
+    entries = [*STATE_CHANGE[5:], ("11:00:20,000", "INFO", FOLLOWS.format(epoch=5, previous=4)),
+               ("11:00:30,000", "INFO", then)]
+    (tmp_path / "state-change.log").write_text(text_of(entries, "state.change.logger"))
+    found = replay(tmp_path, profile="2.8")
+    assert [one.kind for one in found.contradictions] == contradicted

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 
 import pytest
@@ -11,7 +10,6 @@ from kfast.log_replay.report.replay import replay
 from tests.support.replay_story import short_story
 
 pytestmark = pytest.mark.kernels
-LIVE = "zk-3.9-live"
 REPORTED = "decided by a partition's leader"
 UNNAMED = "an ISR change whose partitions no line names"
 
@@ -72,47 +70,3 @@ def test_a_broker_that_differs_from_the_others_is_contradicted(old, new, kind, l
     found = replay(logs)
     assert kind in {contradiction.kind for contradiction in found.contradictions}
     assert {c.place.file for c in found.contradictions} == {"broker-3/state-change.log"}
-
-
-def copy_until(folder, directory, end):
-    """Copy the entries of a folder of packed logs that were written before some time."""
-    for packed in folder.rglob("*.log.gz"):
-        lines, is_early = [], True
-        with gzip.open(packed, "rt") as file:
-            for line in file:
-                is_early = line[1 : 1 + len(end)] < end if line.startswith("[20") else is_early
-                lines += [line] * is_early
-        copy = directory / packed.relative_to(folder).with_suffix("")
-        copy.parent.mkdir(exist_ok=True)
-        copy.write_text("".join(lines))
-    return directory
-
-
-@pytest.mark.slow
-def test_a_live_cluster_until_its_first_reassignments_have_ended(shared_data, tmp_path):
-    """Creations, controlled shutdowns, starts, twenty reassignments; five brokers' lines.
-
-    The ISR changes show in the brokers' lines alone; those that complete a reassignment come
-    before the line that says so, which is when the controller goes on with it.
-    """
-    folder = shared_data / "controller_logs" / LIVE
-    if not folder.is_dir():
-        pytest.skip(f"the real logs are not there ({folder})")
-    found = replay(copy_until(folder, tmp_path, "2026-11-22 02:18:04"))
-    assert found.counts["contradicted"] == 0
-    assert found.counts["predicted"] > 151_000
-    assert found.reasons[REPORTED] < 700
-    assert found.reasons[UNNAMED] == 1  # Its request came after the cut.
-
-
-@pytest.mark.slow
-def test_a_live_cluster_with_all_its_events(shared_data):
-    """Kills, failovers, cancelled and overridden reassignments, a deletion with a dead broker."""
-    folder = shared_data / "controller_logs" / LIVE
-    if not folder.is_dir():
-        pytest.skip(f"the real logs are not there ({folder})")
-    found = replay(folder)
-    assert found.counts["contradicted"] == 0
-    assert [one.subject for one in found.contradictions] == ["cluster"]  # One request too many.
-    assert found.counts["predicted"] > 386_000
-    assert found.adopted_share < 0.006

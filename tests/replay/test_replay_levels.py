@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from kfast.log_replay import replay
-from kfast.log_replay.comparison.facts import BELOW_LEVEL
+from kfast.log_replay.comparison.facts import BELOW_LEVEL, UNASSIGNED
 from tests.support.log_writer import LoggedController
 from tests.support.states import read_state
 
@@ -148,6 +148,106 @@ def test_a_failed_deletion_is_told_by_its_transitions(tmp_path):
     assert "brokers failed to delete replicas" in found.timeline["what"].to_pylist()
 
 
+def without_its_requests(logged: LoggedController, folder: Path) -> Path:
+    """Write all but state-change.log of broker 1, the controller; controller.log is at INFO."""
+    logged.log.files.pop("broker-1/state-change.log", None)
+    return at_info(logged, folder)
+
+
+@pytest.mark.parametrize("version", ["2.4", "2.8", "3.9"])
+def test_automatic_balancing_elects_where_others_led(version, tmp_path):
+    """Brokers' lines name who led up to 2.7; later ones not even who the replicas are."""
+    state = read_state("""
+        partition  ar   isr  leader  epoch  state
+        calm-0     2,3  3,2  3       4      ONLINE
+    """, brokers=[1, 2, 3], controller_id=-1, leader_recovery_supported=version == "3.9")
+    logged = LoggedController(state, version)
+    logged.fail_over(1)
+    logged.rebalance()
+    found = replay(without_its_requests(logged, tmp_path), profile=version)
+    assert found.counts["contradicted"] == 0
+    facts = {row["kind"]: row["verdict"] for row in found.facts.to_pylist()}
+    named = not logged.log.words.since("2.8")
+    assert facts["led by its preferred replica"] == ("predicted" if named else "unknown")
+
+
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_an_election_after_a_hidden_isr_change_is_unknown(version, tmp_path):
+    """Broker 3 led t-0 until broker 2 was back in its ISR, which no line says."""
+    state = read_state(NOTHING_YET, brokers=[1, 2, 3], controller_id=-1,
+                       leader_recovery_supported=version == "3.9")
+    logged = LoggedController(state, version)
+    logged.fail_over(1)
+    logged.create_topics({"t": [[2, 3]]})
+    for broker in (3, 2):
+        logged.change_brokers(failed=[broker])
+        logged.change_brokers(started=[broker])
+        logged.catch_up([broker])
+    logged.rebalance()
+    found = replay(without_its_requests(logged, tmp_path), profile=version)
+    assert found.counts["contradicted"] == 0
+    assert found.counts["missing"] == 0
+
+
+@pytest.mark.parametrize("version", ["2.4", "2.8", "3.9"])
+def test_topics_that_no_line_names_a_partition_of_are_unknown(version, tmp_path):
+    """What a new controller and the brokers say of them and of their number."""
+    state = read_state(BEFORE, brokers=[1, 2, 3], controller_id=-1,
+                       leader_recovery_supported=version == "3.9")
+    logged = LoggedController(state, version)
+    logged.fail_over(1)
+    logged.create_topics({"t": [[2, 3]]})
+    found = replay(without_its_requests(logged, tmp_path), profile=version)
+    assert found.counts["contradicted"] == 0
+    listed = [row for row in found.facts.to_pylist() if row["kind"] == "topics"]
+    told = logged.log.words.since("2.8")  # Before, brokers name each partition that they cache.
+    assert [row["reason"] for row in listed] == ([UNASSIGNED] if told else [""])
+
+
+IGNORES = ("INFO [Broker id=2] Ignoring LeaderAndIsr request from controller 1 with correlation id "
+           "{n} epoch {epoch} for partition {name}-0 since its associated leader epoch 2 matches "
+           "the current leader epoch (state.change.logger)")
+
+
+def test_a_broker_that_ignores_a_request_hosts_the_partition(tmp_path):
+    """No other line names calm-0; its preferred replica is the one that is elected."""
+    state = read_state("""
+        partition  ar     isr    leader  epoch  state
+        calm-0     3,2,1  2,1,3  2       2      ONLINE
+    """, brokers=[1, 2, 3], controller_id=-1)
+    logged = LoggedController(state, "2.8")
+    logged.fail_over(1)
+    logged.log.write(2, "state-change", IGNORES.format(
+        n=1, epoch=logged.state.controller_epoch, name="calm"))
+    logged.rebalance()
+    found = replay(at_info(logged, tmp_path))
+    assert found.counts["contradicted"] == 0
+    assert "calm-0" in found.facts.column("subject").to_pylist()
+
+
+@pytest.mark.parametrize("version", ["2.4", "2.8", "3.9"])
+@pytest.mark.parametrize("trace", [False, True])
+def test_an_answer_may_restart_a_deletion(version, trace, tmp_path):
+    """Kafka, TopicDeletionManager.scala, `resumeDeletions`: with broker 2, which was dead.
+
+    What it starts again is the answer's, though the request was another event's.
+    """
+    state = read_state(BEFORE, brokers=[1, 2, 3, 4], controller_id=-1,
+                       leader_recovery_supported=version == "3.9")
+    logged = LoggedController(state, version, trace=trace)
+    logged.fail_over(1)
+    logged.create_topics({"a": [[2, 3], [3, 2]]})
+    logged.change_brokers(failed=[2])
+    logged.delete(["a"])
+    logged.change_brokers(started=[2])
+    logged.acknowledge(["a"])  # Of broker 3: only now is the deletion started on broker 2.
+    assert "a" in logged.log.topics()
+    logged.acknowledge(["a"])
+    assert "a" not in logged.log.topics()
+    found = replay(at_info(logged, tmp_path), profile=version)
+    assert [str(one) for one in found.contradictions] == []
+
+
 def cut_to_info(source: Path, folder: Path) -> Path:
     """Write a folder's files, and of controller.log what is at INFO or above."""
     for file in source.rglob("*"):
@@ -166,7 +266,8 @@ def cut_to_info(source: Path, folder: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize(("log", "n_predicted", "n_contradicted"), [
     ("zk-2.2-topics-gone-in-a-hole", 26_000, 0), ("zk-2.5-deletions-fail", 45_400, 0),
-    ("zk-2.8-two-brokers", 7_800, 0), ("zk-3.0-three-brokers", 2_190, 1),
+    ("zk-2.7-failover-while-deleting", 560, 0), ("zk-2.7-stop-replica-ignored", 8_700, 1),
+    ("zk-2.8-two-brokers", 7_800, 0), ("zk-3.0-three-brokers", 2_190, 0),
     ("zk-3.1-topics-come-and-go", 4_500, 0), ("zk-3.5-topics-made-again", 7_100, 0),
 ])
 def test_real_logs_cut_to_info(log, n_predicted, n_contradicted, shared_data, tmp_path):

@@ -757,7 +757,10 @@ class LoggedController:
             ))
             log.say("deletion handled", topics=joined(topics))
 
-        log.tell(outcome, {"replicas to ReplicaDeletionSuccessful": answered})
+        log.tell(outcome, {
+            "replicas to ReplicaDeletionSuccessful": answered,
+            "announce the deletion": self._resumed(),
+        })
         for topic in topics:
             if topic not in log.topics():
                 log.say("deletion done", topic=topic)

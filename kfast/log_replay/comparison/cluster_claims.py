@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from kfast.log_replay.comparison.facts import BELOW_LEVEL, UNASSIGNED
 from kfast.log_replay.comparison.worlds import World
 from kfast.log_replay.engine.simulation import Ran
 from kfast.log_replay.lookahead.clusters import Cluster
 from kfast.log_replay.terms.terms import Term
 from kfast.log_replay.wording.forms import Statement
+from kfast.log_replay.wording.values import Partition
 
 
 class Claim(NamedTuple):
@@ -47,6 +49,12 @@ class ClusterView:
         Request that each broker is handling.
     unlogged : frozenset of int
         Terms, by `id`, whose ISR changes no line of their controller would show.
+    hidden_at : int
+        Last line of such a term.
+    stated_at : dict
+        Last line that says the ISR of a partition.
+    unnamed : frozenset of str
+        Topics of which no line names a partition.
     """
 
     cluster: Cluster
@@ -59,6 +67,35 @@ class ClusterView:
     taken: set[tuple[Any, ...]] = field(default_factory=set)
     sessions: dict[int, tuple[int, Any]] = field(default_factory=dict)
     unlogged: frozenset[int] = frozenset()
+    hidden_at: int = -1
+    stated_at: dict[Partition, int] = field(default_factory=dict)
+    unnamed: frozenset[str] = frozenset()
+
+    def move_to(self, number: int) -> None:
+        """Go on to a line."""
+        self.term, self.number = self.cluster.term_of.get(number), number
+        if id(self.term) in self.unlogged:
+            self.hidden_at = number
+
+    def is_unassigned(self, partition: Partition) -> bool:
+        """Whether no line names the replicas of a partition in their order."""
+        simulation = self.world.simulation
+        return not all(
+            self.cluster.is_assigned(partition, simulation.possibility[row].creation)
+            for row in simulation.rows.get(partition, ())
+        )
+
+    def why_unknown(self, partitions: Iterable[Partition]) -> str:
+        """Why who leads some partitions is not known; empty where it is known of one of them."""
+        reason = ""
+        for partition in partitions:
+            if self.is_unassigned(partition):
+                reason = UNASSIGNED
+            elif self.stated_at.get(partition, -1) < self.hidden_at:
+                reason = reason or BELOW_LEVEL
+            else:
+                return ""
+        return reason
 
     def window(self, time: int) -> Iterator[Ran]:
         """Events of the line's term that a line of some time may be about, the latest first."""

@@ -19,6 +19,7 @@ from kfast.log_replay.comparison.facts import (
     BETWEEN,
     HOLE,
     REGISTERED,
+    UNASSIGNED,
     name_of,
 )
 from kfast.log_replay.engine.simulation import Simulation
@@ -133,6 +134,23 @@ def _set(field: str, kind: str, predict: Callable[[Simulation], set[Any]]) -> Co
     return compare
 
 
+def _topic_set(
+    field: str, kind: str, predict: Callable[[Simulation], set[Any]]
+) -> CompareCluster:
+    """The same of topics, where those of which no line names a partition are not simulated."""
+    compare_set = _set(field, kind, predict)
+
+    def compare(view: ClusterView, line: Statement) -> Iterator[Claim]:
+        for claim in compare_set(view, line):
+            if line.kind == "topics":
+                named = {name[0] for name in view.cluster.lines_about if name is not None}
+                view.unnamed = claim.logged - claim.predicted - named
+            is_open = claim.logged != claim.predicted == claim.logged - view.unnamed
+            yield claim._replace(predicted=None, reason=UNASSIGNED) if is_open else claim
+
+    return compare
+
+
 _registered = attrgetter("registered")
 _shutting_down = attrgetter("shutting_down")
 
@@ -186,9 +204,13 @@ def _election(view: ClusterView, line: Statement) -> Iterator[Claim]:
         if ran.event.kind == "rebalance":
             found = ran.balanced
             break
-    predicted = logged if logged in found or not logged else (found[0] if found else frozenset())
-    yield Claim("partitions to balance", "cluster",
-                frozenset(map(name_of, logged)), frozenset(map(name_of, predicted)))
+    predicted = logged if logged in found or not logged else max(
+        (group for group in found if group & logged), key=lambda group: len(group & logged),
+        default=frozenset(),
+    )
+    reason = view.why_unknown(logged ^ predicted)
+    yield Claim("partitions to balance", "cluster", frozenset(map(name_of, logged)),
+                None if reason else frozenset(map(name_of, predicted)), reason)
 
 
 def _request_header(view: ClusterView, line: Statement) -> Iterator[Claim]:
@@ -221,9 +243,9 @@ CLUSTER_COMPARE: dict[str, CompareCluster] = {
     "live_brokers": _set("brokers", "live brokers", _live),
     "broker_change": _set("live", "registered brokers", _registered),
     "broker_startup": _startup, "broker_failure": _startup,
-    "topics": _set("topics", "topics", _topics), "topics_to_delete": _to_delete,
-    "topics_ineligible": _set("topics", "topics ineligible for deletion", _ineligible),
-    "deletion_init": _set("ineligible", "topics ineligible for deletion", _ineligible),
+    "topics": _topic_set("topics", "topics", _topics), "topics_to_delete": _to_delete,
+    "topics_ineligible": _topic_set("topics", "topics ineligible for deletion", _ineligible),
+    "deletion_init": _topic_set("ineligible", "topics ineligible for deletion", _ineligible),
     "new_partitions": _created, "ratio": _ratio, "election": _election,
     "send_failed": _request_header, **COUNTS,
 }

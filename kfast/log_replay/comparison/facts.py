@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from kfast.log_replay.log_files import Logs
 from kfast.log_replay.wording.forms import Statement
-from kfast.log_replay.wording.subjects import subjects
 from kfast.replay_results.verdicts import ADOPTED, UNKNOWN
 from kfast.schema import FACTS
 
@@ -32,7 +31,8 @@ ABSENT = "sent by a controller whose log is not here"
 NOT_WRITTEN = "no line of its level is in the controller's state-change.log"
 NOT_COVERED = "in a hole of state-change.log, or before or after it"
 BELOW_LEVEL = "its cause is written at a level that the log does not have"
-UNKNOWN_REASONS = frozenset({ABSENT, NOT_WRITTEN, NOT_COVERED, BELOW_LEVEL})
+UNASSIGNED = "no line names the assignment of its partitions"
+UNKNOWN_REASONS = frozenset({ABSENT, NOT_WRITTEN, NOT_COVERED, BELOW_LEVEL, UNASSIGNED})
 """Reasons why a fact cannot be judged: nothing predicts it, and nothing follows from it."""
 
 
@@ -55,26 +55,6 @@ class Fact(NamedTuple):
 def unpredicted(reason: str) -> str:
     """The verdict on a value that nothing predicts, by the reason for that."""
     return UNKNOWN if reason in UNKNOWN_REASONS else ADOPTED
-
-
-NAMED = ("leader", "leader_epoch", "isr", "version", "replicas", "adding", "removing")
-"""What a line about a request of an absent controller may say of a partition."""
-
-
-def absent_controller_facts(line: Statement, number: int) -> Iterator[Fact]:
-    """What a broker's line says of a request of a controller whose log is not here: unjudged."""
-    def unjudged(kind: str, subject: str, value: Any) -> Fact:
-        return Fact(number, kind, subject, value, None, unpredicted(ABSENT), ABSENT)
-
-    if "controller_epoch" in line.fields:
-        yield unjudged("controller epoch", "controller", line.fields["controller_epoch"])
-    if "n" in line.fields:
-        yield unjudged("partitions", f"broker {line.actor_id}", line.fields["n"])
-    for partition, fields in subjects(line):
-        values = fields["record"]._asdict() if "record" in fields else fields
-        for name in NAMED:
-            if values.get(name) is not None:
-                yield unjudged(name.replace("_", " "), name_of(partition), values[name])
 
 
 def shown(value: Any) -> str:

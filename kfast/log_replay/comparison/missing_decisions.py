@@ -11,7 +11,14 @@ import bisect
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from kfast.log_replay.comparison.facts import NOT_COVERED, NOT_WRITTEN, Fact, name_of, shown
+from kfast.log_replay.comparison.facts import (
+    NOT_COVERED,
+    NOT_WRITTEN,
+    UNASSIGNED,
+    Fact,
+    name_of,
+    shown,
+)
 from kfast.log_replay.engine.predictions import Item
 from kfast.log_replay.engine.simulation import Ran, Simulation
 from kfast.log_replay.events.events import POINTS, LogEvent, is_hole
@@ -23,6 +30,9 @@ from kfast.replay_results.verdicts import MISSING, UNKNOWN
 BEYOND = 1 << 60
 """More lines than a log has."""
 
+UNSTATED = "decisions not stated"
+"""Kind of the facts that count decisions that the log need not have."""
+
 RANKS = {"TRACE": 0, "DEBUG": 1, "INFO": 2, "WARN": 3, "ERROR": 4, "FATAL": 5}
 
 
@@ -31,6 +41,7 @@ class Due(NamedTuple):
 
     `order` is its place within the event, `texts` are kind, subject and value as reports show them.
     `items` are alternatives, one of which the line states; else the line counts one of `requests`.
+    `why_unknown` tells why it may not have been decided.
     """
 
     order: int
@@ -38,6 +49,7 @@ class Due(NamedTuple):
     texts: tuple[str, str, str]
     items: Sequence[Item] = ()
     requests: Collection[tuple[Any, ...]] = ()
+    why_unknown: str = ""
 
     def is_stated(self, counted: Collection[tuple[Any, ...]]) -> bool:
         """Whether a line has stated it; `counted` are the requests that lines have counted."""
@@ -84,9 +96,21 @@ class Decisions:
         """Take down what an event decided; `what` describes it."""
         if ran.event.kind == "hidden_isr":  # Its only line is the one that it was inferred from.
             return
-        due = [one for one in _due(ran, simulation) if self.levels[one.kind]]
+        guessed = self._guessed_steps(ran, simulation)
+        due = [
+            one._replace(why_unknown=UNASSIGNED if (one.order - 1) // ITEMS in guessed else "")
+            for one in _due(ran, simulation) if self.levels[one.kind]
+        ]
         if due:
             self.due.append((ran.event, what, due))
+
+    def _guessed_steps(self, ran: Ran, simulation: Simulation) -> set[int]:
+        """Steps that elect preferred replicas of which no line tells that they are preferred."""
+        if ran.event.kind != "rebalance":
+            return set()
+        lives = ((simulation.possibility[row], item) for row, item in ran.made if row >= 0)
+        return {item.step for life, item in lives
+                if not self.cluster.is_assigned(life.partition, life.creation)}
 
     def unstated(self, counted: Collection[tuple[Any, ...]]) -> Iterator[Fact]:
         """Facts of what no line states: each missing decision, and how many are unknown.
@@ -115,13 +139,15 @@ class Decisions:
                     kind, subject, value = one.texts
                     yield Fact(number, kind, subject, None, value, MISSING, what)
         for (subject, reason), (first, n) in unknown.items():
-            yield Fact(first, "decisions not stated", subject, None, n, UNKNOWN, reason)
+            yield Fact(first, UNSTATED, subject, None, n, UNKNOWN, reason)
 
     def _why_unknown(
         self, event: LogEvent, due: Due, stated: Sequence[int], n_due: int
     ) -> str:
         """Why nobody can tell whether a decision was written; empty where it should be there."""
         lines = self._lines_of(event, due)
+        if due.why_unknown:
+            return due.why_unknown
         if not lines:
             return NOT_WRITTEN
         if not stated and n_due > 1:
@@ -172,7 +198,7 @@ def _due(ran: Ran, simulation: Simulation) -> Iterator[Due]:
             if len(alternatives) > 1:
                 continue
         name = name_of(simulation.possibility[row].partition)
-        yield Due(item.step * ITEMS + order, kind, _texts(name, item), alternatives)
+        yield Due(item.step * ITEMS + order + 1, kind, _texts(name, item), alternatives)
     for sending in ran.sendings:
         at, step = (sending.step + 1) * ITEMS, (ran.event.number, sending.step)
         yield Due(at, "sent_update_metadata", (

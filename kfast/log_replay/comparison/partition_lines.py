@@ -11,6 +11,8 @@ from kfast.log_replay.checks import MISSING, Check, checks_of
 from kfast.log_replay.comparison.cases import Case, Compare
 from kfast.schema import PARTITION_STATE_NAMES, REPLICA_STATE_NAMES
 
+LED_BY_PREFERRED = "led by its preferred replica"
+
 # --- transitions ----------------------------------------------------------------------------------
 
 
@@ -151,20 +153,26 @@ def _not_preferred(case: Case) -> list[Check]:
     if "replicas" in fields:
         assigned = simulation.state.assignment(row).replicas
         checks.append(Check("replicas", fields["replicas"], assigned))
-    leader = simulation.leaders_before.get(row)
-    led = simulation.preferred(row) == (case.leader() if leader is None else leader)
-    return [*checks, Check("led by its preferred replica", fields["preferred"], led)]
+    return [*checks, _led_by_preferred(case, fields["preferred"])]
+
+
+def _led_by_preferred(case: Case, logged: bool) -> Check:
+    """Whether a partition's preferred replica led it when leaders were checked for imbalance."""
+    leader = case.simulation.leaders_before.get(case.row)
+    led = case.simulation.preferred(case.row) == (case.leader() if leader is None else leader)
+    return Check(LED_BY_PREFERRED, logged, led)
 
 
 def _balanced(case: Case) -> list[Check]:
-    """Automatic balancing elects only where the preferred replica is in the ISR (since 2.6)."""
+    """Automatic balancing elects where others lead, since 2.6 replicas in the ISR alone."""
     simulation, record = case.simulation, case.record()
-    if case.fields["trigger"] != "AutoTriggered" or record is None or not (
-        simulation.controller.profile.rebalances_in_isr
-    ):
+    if case.fields["trigger"] != "AutoTriggered" or record is None:
         return []
-    in_sync = simulation.preferred(case.row) in record["isr"]
-    return [Check("its preferred replica in sync", True, in_sync)]
+    checks = [_led_by_preferred(case, False)]
+    if simulation.controller.profile.rebalances_in_isr:
+        in_sync = simulation.preferred(case.row) in record["isr"]
+        checks.append(Check("its preferred replica in sync", True, in_sync))
+    return checks
 
 
 def _leader(case: Case) -> list[Check]:

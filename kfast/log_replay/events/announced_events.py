@@ -6,13 +6,17 @@ state-change.log tell what must have happened; such an event is marked `inferred
 
 from __future__ import annotations
 
-import bisect
 import itertools
 from collections.abc import Collection, Sequence
 from typing import Any
 
 from kfast.log_replay.events.batches import Batch, split_batches
-from kfast.log_replay.events.deletion_answers import Answer, read_answers, take_answer
+from kfast.log_replay.events.deletion_answers import (
+    Answer,
+    deletion_results,
+    read_answers,
+    take_answer,
+)
 from kfast.log_replay.events.events import (
     BALANCE_MS,
     CLAIM_MS,
@@ -33,8 +37,16 @@ MAKES_ONLINE = frozenset({"failover", "resume", "brokers", "dir_failure", "reass
 """Events that may make replicas Online that are so already."""
 
 
-INELIGIBLE = "ReplicaDeletionIneligible"
-"""State of a replica that could not be deleted."""
+TELLS_NOBODY = frozenset({
+    "failover", "resume", "shutdown", "topics", "partitions", "dir_failure", "dir_answer",
+})
+"""Events that may move partitions or replicas of which nobody is told."""
+
+FAILS_DELETIONS = frozenset({"brokers", "dir_failure", "failover"})
+"""Events that halt deletions: replicas go offline.
+
+Source: KafkaController.scala, `onReplicasBecomeOffline`.
+"""
 
 
 def write_script(statements: Sequence[Statement], term: Term) -> list[LogEvent]:
@@ -64,6 +76,7 @@ class _Writer:
         self.assigned: dict[Partition, Assigned] = {}
         self.raises_epoch: set[Partition] = set()
         self.unanswered: list[tuple[int, int]] = []
+        self.asked: set[int] = set()
         self.answers: list[Answer] = []
         self.elected_until: int | None = None
         self.restarts = [
@@ -103,8 +116,6 @@ class _Writer:
                     self._add(made[0], number, self._with_trigger(made[1], statement))
             elif statement.kind == "deletion_done" and self.unanswered:
                 self._add("deleted", number, {"broker": None})
-            elif statement.kind == "deletion_halted" and self.unanswered:
-                self._failed_deletion(number)
             elif statement.kind in ("replicas_deleted", "deletion_failed") and not answers:
                 self._add("deleted", number, {"broker": None, "failures": dict.fromkeys(
                     statement.fields["replicas"], statement.kind == "deletion_failed",
@@ -258,47 +269,42 @@ class _Writer:
                 found.append((begun.pop(fields["topic"], self.term.start), time))
         return [*found, *((time, self.term.end) for time in begun.values())]
 
-    def _failed_deletion(self, number: int) -> None:
-        """An answer that is below the log's level: replicas could not be deleted.
-
-        Its transitions are right before the line that halts the deletion. A broker's failure halts
-        it in the same words.
-
-        Source: TopicDeletionManager.scala, `failReplicaDeletion`; KafkaController.scala,
-        `onReplicasBecomeOffline`.
-        """
-        halted, last = self.statements[number], self.events[-1] if self.events else None
-        if not halted.fields.get("failed") or last is None or (
-            last.kind in ("brokers", "dir_failure", "failover")
-            and halted.entry.time - last.time < COVERED_MS
+    def _answer(self, event: LogEvent | None, batch: Batch) -> LogEvent | None:
+        """A broker's answer to a deletion that a batch handles: what it moves tells which."""
+        fields: dict[str, Any] = {"broker": None, "next": True}
+        failures = deletion_results(self.statements, batch)
+        if event is not None and event.kind in MOVES and any(
+            replica[:2] in event.fields.get("targets", (event.fields.get("partition"),))
+            for replica in failures
         ):
-            return
-        at = bisect.bisect_left(self.term.statements, number)
-        failed = []
-        for before in reversed(self.term.statements[:at]):
-            line = self.statements[before]
-            if halted.entry.time - line.entry.time > RESTART_MS or line.kind == "deletion_started":
-                break
-            if line.kind == "replica_moved" and line.fields["after"] == INELIGIBLE and (
-                line.fields["before"] == "ReplicaDeletionStarted"
-                and line.fields["partition"][0] in halted.fields["topics"]
-            ):
-                failed.append(before)
-        if failed:
-            lines = [self.statements[n].fields for n in failed]
-            event = self._add("deleted", failed[-1], {"broker": None, "failures": {
-                (*fields["partition"], fields["replica"]): True for fields in lines
-            }})
-            event.inferred = True
+            return None  # A reassignment drops replicas without waiting for an answer.
+        told = take_answer(self.answers, batch, failures)
+        if told is not None:
+            fields = {"broker": told.broker, "failures": told.failures}
+        elif failures:
+            if not self._is_deleting(batch) or (any(failures.values()) and event is not None and (
+                event.kind in FAILS_DELETIONS and batch.time - event.time < COVERED_MS
+            )):
+                return None
+            self.asked -= {broker for *_, broker in failures}
+            fields = {"broker": None, "failures": failures}
+        elif event is None or not self._is_answer(event, batch):
+            return None
+        else:
+            self.asked.discard(min(self.asked))
+        return LogEvent("deleted", batch.time, batch.statements[0], fields, self.term,
+                        inferred=told is None)
 
     def _is_answer(self, event: LogEvent, batch: Batch) -> bool:
         """Whether a batch is what an answer to a deletion leaves: nobody is told anything."""
-        if batch.recipients or batch.n_partitions or not batch.only_metadata:
+        if batch.recipients or batch.n_partitions or not batch.only_metadata or not self.asked:
             return False
-        asked = event.kind == "deleted" or any(b.stopped for b in event.batches)
-        return asked and any(
-            begin <= batch.time <= end + TIE_MS for begin, end in self.unanswered
-        )
+        gone = event.kind == "brokers" and {*event.fields["deleted"], *event.fields["bounced"]}
+        return event.kind not in TELLS_NOBODY and not gone and self._is_deleting(batch)
+
+    def _is_deleting(self, batch: Batch) -> bool:
+        """Whether topics are being deleted whose brokers' answers the log does not show."""
+        return any(begin <= batch.time <= end + TIE_MS for begin, end in self.unanswered)
 
     def _begins_move(self, partition: Partition, stored: Assigned) -> bool:
         """Whether an assignment that was stored begins a reassignment; else it ends one."""
@@ -322,7 +328,7 @@ class _Writer:
             if place < ahead:
                 continue
             while at < len(marks) and marks[at].time <= batch.time + TIE_MS and (
-                marks[at].time < batch.time or not self._still(current, batch)
+                marks[at].time < batch.time or not self._still(current, batch, marks[at])
             ):
                 current = marks[at]
                 self.guess.apply(current)
@@ -345,19 +351,6 @@ class _Writer:
                 self._give(current, batch)
         for mark in marks[at:]:
             self.guess.apply(mark)
-
-    def _answer(self, current: LogEvent | None, batch: Batch) -> LogEvent | None:
-        """The answer to a deletion that wrote a batch."""
-        answer = take_answer(self.answers, self.statements, batch)
-        fields: dict[str, Any]
-        if answer is not None:
-            fields = {"broker": answer.broker, "failures": answer.failures}
-        elif current is not None and self._is_answer(current, batch):
-            fields = {"broker": None, "next": True}
-        else:
-            return None
-        return LogEvent("deleted", batch.time, batch.statements[0], fields, self.term,
-                        inferred=answer is None)
 
     def _is_of(self, event: LogEvent | None, batch: Batch, near: Sequence[Batch]) -> bool:
         """Whether a batch is the last event's, or no other can be inferred from it."""
@@ -383,15 +376,17 @@ class _Writer:
             return False
         return event.kind != "brokers" or not started[0] <= set(event.fields["added"])
 
-    def _still(self, event: LogEvent | None, batch: Batch) -> bool:
-        """Whether a batch of the same millisecond as the next mark is rather this event's."""
-        return event is not None and batch.end <= batch.time and self._belongs(event, batch)
+    def _still(self, event: LogEvent | None, batch: Batch, mark: LogEvent) -> bool:
+        """Whether a batch that ends by the time of the next mark is rather this event's."""
+        return event is not None and batch.end <= mark.time and self._belongs(event, batch)
 
     def _give(self, event: LogEvent, batch: Batch) -> None:
         restart = self._restart(event, batch)
         if restart is not None:
             self.restarts.remove(restart)
         event.batches.append(batch)
+        if batch.stopped and self._is_deleting(batch):
+            self.asked |= batch.stopped
         if event.kind == "isr" and event.fields.get("notified"):
             event.fields.setdefault("updates", {}).update(self.guess.announced(batch))
             event.fields.setdefault("n_writes", {}).update(self.guess.n_writes(batch))

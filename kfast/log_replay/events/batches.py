@@ -78,7 +78,7 @@ def split_batches(
 ) -> list[Batch]:
     """Batches of one controller's lines, in order; an event that begins (`marks`) ends one."""
     found: list[Batch] = []
-    stage, kind = CHANGES, ""
+    stage, kind, answered = CHANGES, "", None
     recipients: dict[Partition, Record] = {}
     for number in numbers:
         statement = statements[number]
@@ -96,6 +96,8 @@ def split_batches(
             partition, record = statement.fields["partition"], statement.fields["record"]
             ends = (ends or time - found[-1].end > METADATA_PAUSE_MS
                     or recipients.get(partition, record)[:4] != record[:4])
+        answering = _answering(statement)
+        ends = ends or (answering is not None and answering != answered)
         goes_on = stage == LEADS and now == METADATA  # One follows the other in every call.
         if not found or ends or time - found[-1].end > PAUSE_MS or (
             not goes_on
@@ -106,8 +108,16 @@ def split_batches(
         if one:
             recipients[statement.fields["partition"]] = statement.fields["record"]
         _take(found[-1], statement, number)
-        stage, kind = now, statement.kind
+        stage, kind, answered = now, statement.kind, answering
     return found
+
+
+def _answering(statement: Statement) -> int | None:
+    """The broker whose answer to a deletion is handled by a transition."""
+    fields = statement.fields
+    if statement.kind != "replica_moved" or fields["before"] != "ReplicaDeletionStarted":
+        return None
+    return int(fields["replica"])
 
 
 def _take(batch: Batch, statement: Statement, number: int) -> None:

@@ -54,17 +54,23 @@ def read_answers(statements: Sequence[Statement], numbers: Sequence[int]) -> lis
     return found
 
 
+def deletion_results(
+    statements: Sequence[Statement], batch: Batch
+) -> dict[tuple[str, int, int], bool]:
+    """Replicas whose deletion a batch ends, and whether it failed."""
+    moved = [statements[number].fields for number in batch.statements
+             if statements[number].kind == "replica_moved"]
+    return {
+        (*fields["partition"], fields["replica"]): fields["after"] == "ReplicaDeletionIneligible"
+        for fields in moved if fields["before"] == "ReplicaDeletionStarted"
+    }
+
+
 def take_answer(
-    answers: list[Answer], statements: Sequence[Statement], batch: Batch
+    answers: list[Answer], batch: Batch, failures: dict[tuple[str, int, int], bool]
 ) -> Answer | None:
-    """The first answer that a batch may handle, if it does nothing but end deletions."""
-    lines = [statements[number] for number in batch.statements]
-    moved = [line.fields for line in lines if line.kind == "replica_moved"]
-    if not moved or batch.n_partitions or batch.kinds - {"replica_moved", "sent_update_metadata"}:
-        return None
-    if any(fields["before"] != "ReplicaDeletionStarted" for fields in moved):
-        return None
-    brokers = {fields["replica"] for fields in moved}
+    """The first answer that a batch with these results may handle."""
+    brokers = {broker for *_, broker in failures}
     for at, answer in enumerate(answers):
         if answer.time <= batch.time + TIE_MS and brokers == {answer.broker}:
             return answers.pop(at)

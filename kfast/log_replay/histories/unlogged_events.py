@@ -24,6 +24,9 @@ from kfast.log_replay.wording.values import Partition
 MOST_ROUNDS = 40
 """Hidden events that are looked for in one stretch, at most."""
 
+LEAST = 0.25
+"""Share of the lines that disagree which an event has to explain: at INFO several are hidden."""
+
 NAMES = {"isr_written": "updates", "dir_answer": "partitions"}
 """Which argument of an event names its partitions."""
 
@@ -158,7 +161,7 @@ def _try(
     explorer: Explorer, before: World, stretch: Stretch, event: LogEvent, place: int,
     wrong: dict[Partition, float],
 ) -> Tried | None:
-    """Simulate partitions with one more event; None where it does not explain most lines."""
+    """Simulate partitions with one more event; None where it explains too few lines."""
     trial = stretch.with_events([*stretch.events[:place], event, *stretch.events[place:]])
     named = NAMES[event.kind]
     for _ in range(2):
@@ -168,7 +171,7 @@ def _try(
         gains = {p: wrong[p] - left for p, left in explorer.n_wrong(world, some).items()}
         helped = {p for p in some if gains[p] > 1}
         gain = sum(gains[p] for p in helped)
-        if gain <= max(COST[event.fields["reason"]], sum(wrong.values()) / 2):
+        if gain <= max(COST[event.fields["reason"]], sum(wrong.values()) * LEAST):
             return None
         if helped == some:
             return Tried(gain, event, place, world)

@@ -17,7 +17,7 @@ from kfast.log_replay.events.unclean_topics import unclean_topics
 from kfast.log_replay.lookahead.isr_changes import name_isr_changes
 from kfast.log_replay.lookahead.last_isr_members import note_survivors
 from kfast.log_replay.terms.absent_controllers import find_absent_controller_lines
-from kfast.log_replay.terms.requests import note_sessions
+from kfast.log_replay.terms.requests import ABOUT_PARTITIONS, note_sessions
 from kfast.log_replay.terms.terms import Term
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.subjects import subjects
@@ -83,6 +83,10 @@ class Cluster:
             terms.setdefault(term.controller, []).append(term)
         return terms
 
+    def is_assigned(self, partition: Partition, creation: LogEvent | None) -> bool:
+        """Whether lines name the replicas of a partition in their order."""
+        return creation is not None or partition in self.ordered
+
     def last_term(self, controller: int, time: int) -> Term | None:
         """The last term of a controller that has begun at some time."""
         terms = self._terms_by_controller.get(controller, [])
@@ -92,6 +96,8 @@ class Cluster:
 
 def split_clusters(statements: Sequence[Statement], terms: list[Term]) -> list[Cluster]:
     """Clusters of the logs, each with its lines and events."""
+    if not terms:
+        return [_without_terms(statements)]
     owners = _owners(statements, terms)
     absent_controller_lines = find_absent_controller_lines(statements, terms)
     lines_of: dict[int, list[int]] = defaultdict(list)
@@ -112,10 +118,7 @@ def split_clusters(statements: Sequence[Statement], terms: list[Term]) -> list[C
             events[0].at = min(events[0].at, lines[0])
         cluster = Cluster(number, own, lines, events)
         cluster.absent_controller_lines = [at for at in all_lines if at in absent_controller_lines]
-        cluster.absent = {
-            statements[at].fields["controller"] for at in cluster.absent_controller_lines
-            if "controller_epoch" in statements[at].fields
-        }
+        cluster.absent = _senders(statements, cluster.absent_controller_lines)
         cluster.term_of = {at: term for term in own for at in term.statements}
         note_sessions([statements[number] for number in lines])
         _give_epochs(statements, cluster)
@@ -134,6 +137,23 @@ def split_clusters(statements: Sequence[Statement], terms: list[Term]) -> list[C
                 )
         clusters.append(cluster)
     return clusters
+
+
+def _without_terms(statements: Sequence[Statement]) -> Cluster:
+    """A cluster of which only brokers' lines about other controllers' requests are here."""
+    lines = [at for at, line in enumerate(statements)
+             if line.actor == "broker" or line.kind == "process_started"]
+    cluster = Cluster(0, [], [], [], absent_controller_lines=lines)
+    cluster.absent = _senders(statements, lines)
+    return cluster
+
+
+def _senders(statements: Sequence[Statement], lines: Sequence[int]) -> set[int]:
+    """Controllers that some lines of brokers name with their epoch."""
+    return {
+        statements[at].fields["controller"] for at in lines
+        if statements[at].fields.keys() >= {"controller", "controller_epoch"}
+    }
 
 
 def look_ahead(
@@ -254,6 +274,7 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
     """Lines about every partition, and the first assignment of those not seen created."""
     created = _created(cluster)
     votes: dict[Partition, Counter[tuple[int, ...]]] = {}
+    preferred: dict[Partition, Counter[int]] = {}
     moved: set[Partition] = set()
     named: dict[Partition, set[int]] = {}
     for number in cluster.lines:
@@ -283,18 +304,32 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
                 members.update(record.isr or ())
                 if record.leader is not None and record.leader >= 0:
                     members.add(record.leader)
+            if line.kind == "preferred_done":
+                members.add(fields["leader"])
+                preferred.setdefault(partition, Counter())[fields["leader"]] += 1
             members.update(fields.get("isr") or ())
             listed = fields.get("replicas") or (record.replicas if record is not None else None)
             if listed and line.kind != "not_assigned":
                 votes.setdefault(partition, Counter())[tuple(listed)] += 1
-            if line.kind in ("became_leader", "became_follower") and line.actor_id is not None:
+            if _is_hosted(line) and line.actor_id is not None:
                 members.add(line.actor_id)
     for partition, members in named.items():
         if partition in votes:
             cluster.assignments[partition] = _first(votes[partition])
             cluster.ordered.add(partition)
         elif members:
-            cluster.assignments[partition] = tuple(sorted(members))
+            elected = preferred.get(partition, Counter())
+            cluster.assignments[partition] = tuple(
+                sorted(members, key=lambda broker: (-elected[broker], broker))
+            )
+
+
+def _is_hosted(line: Statement) -> bool:
+    """Whether a broker says what it made of a partition in a LeaderAndIsr request: it hosts it."""
+    request = str(line.fields.get("request", ""))
+    return line.kind in ABOUT_PARTITIONS - {"cached_partition", "stopping"} and (
+        not request.startswith("Stop")
+    )
 
 
 def _first(votes: Counter[tuple[int, ...]]) -> tuple[int, ...]:

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kfast.controllers import Profile
 from kfast.errors import InputError
 from kfast.log_replay.comparison.facts import ABSENT, Fact, facts_table, shown
+from kfast.log_replay.comparison.missing_decisions import UNSTATED
 from kfast.log_replay.histories.exploration import explore
 from kfast.log_replay.histories.explorer import Explorer
 from kfast.log_replay.log_files import Logs, Place, Warned, read_logs
@@ -24,7 +26,15 @@ from kfast.log_replay.wording.releases import choose_profile, refuse_kraft
 from kfast.log_replay.wording.statements import NO_FACTS, NOT_UNDERSTOOD, understand
 from kfast.replay_results.incident import Incident
 from kfast.replay_results.timeline import incident_tables
-from kfast.replay_results.verdicts import ADOPTED, CONTRADICTED, MISSING, UNKNOWN, VERDICTS
+from kfast.replay_results.verdicts import (
+    ADOPTED,
+    CONTRADICTED,
+    MISSING,
+    NO_DECISION,
+    UNKNOWN,
+    VERDICTS,
+    recall_percent,
+)
 from kfast.state.display import Summary, summary_html, summary_text
 
 MOMENT_S = 0.3
@@ -133,6 +143,19 @@ class Replay(Incident):
         total = self.facts.num_rows - self.counts[MISSING]
         return self.counts[ADOPTED] / total if total else 0.0
 
+    @property
+    def recall_percent(self) -> int | None:
+        """Share of the decisions that the log has, rounded down; None if it is to have none."""
+        return recall_percent(self.decisions, self.counts[MISSING])
+
+    @property
+    def why_no_recall(self) -> str:
+        """Why the log is to have no decision; empty where it is to have some."""
+        if self.decisions:
+            return ""
+        kinds = self.facts.filter(pc.field("kind") == UNSTATED).column("reason").to_pylist()
+        return Counter(kinds).most_common(1)[0][0] if kinds else NO_DECISION
+
     def _summary(self) -> Summary:
         return f"Replay of {self.source}", {
             **self.counts,
@@ -193,12 +216,13 @@ def replay(
     terms = find_terms(statements)
     if not terms:
         refuse_kraft(logs)
+    clusters = split_clusters(statements, terms)
+    if not terms and not any(cluster.absent for cluster in clusters):
         raise InputError(
-            f"{logs.name}: no line of an active controller is in these logs; the controller.log "
-            "and state-change.log of the broker that was the controller are needed"
+            f"{logs.name}: no line of an active controller is in these logs, and none of a broker "
+            "about a request that it received; controller.log and state-change.log are needed"
         )
     chosen, release, note = choose_profile(logs, used, profile)
-    clusters = split_clusters(statements, terms)
     checkers, is_interrupted = _check(clusters, statements, chosen, steps)
     facts = [fact for checker in checkers for fact in checker.facts]
     notes = [note]
@@ -274,6 +298,10 @@ def _broker_notes(
         "one may have replaced those of another, which leaves holes"
         for folder, ids in writers.items() if len(ids) > 1
     ]
+    if not any(cluster.terms for cluster in clusters):
+        ids = ", ".join(str(broker) for broker in sorted(set().union(*writers.values())))
+        notes.append(f"brokers {ids} were never the controller in these logs: only what they made "
+                     "of requests is judged")
     absent = {broker for cluster in clusters for broker in cluster.absent} | {
         fact.logged for fact in facts if fact.kind == "controller" and fact.reason == ABSENT
     }

@@ -9,24 +9,27 @@ from collections.abc import Sequence
 from kfast.controllers import find_profile
 from kfast.log_replay.brokers import BrokerSide
 from kfast.log_replay.checks import MISSING, Check, agrees
+from kfast.log_replay.comparison.absent_controllers import Receivers
 from kfast.log_replay.comparison.cluster_claims import Claim, ClusterView
 from kfast.log_replay.comparison.cluster_lines import CLUSTER_COMPARE
 from kfast.log_replay.comparison.counts import broker_epoch
 from kfast.log_replay.comparison.facts import (
     BEFORE,
+    BELOW_LEVEL,
     INFERRED,
     LAST_MEMBER,
     REMEMBERED,
     REPORTED,
+    UNASSIGNED,
     UNCLEAN,
     WRITES,
     WRITTEN,
     Fact,
-    absent_controller_facts,
     name_of,
     unpredicted,
 )
 from kfast.log_replay.comparison.missing_decisions import Decisions
+from kfast.log_replay.comparison.partition_lines import LED_BY_PREFERRED
 from kfast.log_replay.comparison.worlds import World, compare_of, run_event
 from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility, Start, made_anew
 from kfast.log_replay.engine.simulation import Ran, Simulation
@@ -38,7 +41,7 @@ from kfast.log_replay.terms.terms import Term, hides_isr_changes
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Partition
-from kfast.replay_results.verdicts import ADOPTED, CONTRADICTED, PREDICTED
+from kfast.replay_results.verdicts import ADOPTED, CONTRADICTED, PREDICTED, UNKNOWN
 from kfast.schema import PartitionState, ReplicaState
 from kfast.state import Leadership
 
@@ -92,11 +95,16 @@ class Checker:
         self.decisions = Decisions(cluster, statements, name)
         self.reported = _reported(cluster, statements)
         self.least: dict[tuple[Partition, str], int] = {}
+        self.doubts: dict[str, list[int]] = {}
+        """Places of facts that other assignments may explain: by partition, and all counts."""
 
     def check(self) -> None:
         """Go through the log once more, and judge every fact."""
-        for number in self.cluster.absent_controller_lines:
-            self.facts += absent_controller_facts(self.statements[number], number)
+        absent = set(self.cluster.absent_controller_lines)
+        receivers = Receivers()
+        for number in sorted([*self.cluster.lines, *absent]) if absent else ():
+            told = list(receivers.facts(self.statements[number], number))
+            self.facts += told if number in absent else ()
         pending = deque(self.cluster.events)
         for number in self.steps.over(self.cluster.lines):
             while pending and pending[0].at <= number:
@@ -107,6 +115,7 @@ class Checker:
             else:
                 self._check_line(line, number)
             self.reached = number
+        self._settle_doubts()
         if self.steps.is_over:
             return
         for event in pending:
@@ -206,7 +215,7 @@ class Checker:
     # --- lines ----------------------------------------------------------------------------------
 
     def _check_line(self, line: Statement, number: int) -> None:
-        self.cluster_view.term, self.cluster_view.number = self.cluster.term_of.get(number), number
+        self.cluster_view.move_to(number)
         term = self.cluster_view.term
         if line.actor == "controller" and term is not None:
             if line.actor_id != term.controller:
@@ -224,6 +233,8 @@ class Checker:
 
     def _say(self, number: int, fields: Claim) -> None:
         """Judge a value that a line says of the whole cluster."""
+        if fields.reason == UNASSIGNED and fields.predicted is not None:
+            self._doubt("counts")
         if fields.predicted is None:
             reason = fields.reason or BEFORE
             verdict = unpredicted(reason)
@@ -246,6 +257,9 @@ class Checker:
             if rows:
                 for check in compare(case._replace(fields=fields, row=rows[0])):
                     self._judge(number, partition, check)
+                record = fields.get("record")
+                if record is not None and record.isr is not None:
+                    self.cluster_view.stated_at[partition] = number
             elif line.actor == "broker" and not simulation.ran:
                 self.facts.append(Fact(number, "partition", name_of(partition), "exists", None,
                                        ADOPTED, REMEMBERED))
@@ -268,23 +282,53 @@ class Checker:
         )
         if check.predicted == UNKNOWN_EPOCH and check.counted == "record_epoch":
             check, reason = check._replace(predicted=None), reason or BEFORE
+        hidden = ""
         if agrees(check):
             source = self.sources.pop(name, "")
             reason = reason or source or (INFERRED if number in self.inferred_from else "")
             verdict = ADOPTED if reason else PREDICTED
         elif check.predicted is not None:
-            verdict, reason = CONTRADICTED, ""
-        if check.predicted is None:
-            reason = reason or REMEMBERED
-            verdict = unpredicted(reason)
+            verdict, reason, hidden = CONTRADICTED, "", self._why_hidden(partition, check)
+        if check.predicted is None or hidden == BELOW_LEVEL or (
+            hidden and check.field == LED_BY_PREFERRED  # Depends on nothing but the assignment.
+        ):
+            check, reason = check._replace(predicted=None), reason or hidden or REMEMBERED
+            verdict, hidden = unpredicted(reason), ""
         least = self.least.pop(name, None)
-        if least is not None:
+        if least is not None and not self.cluster_view.why_unknown([partition]):
             check = check._replace(predicted=f"at least {least}")
-            verdict, reason = CONTRADICTED, ""
+            verdict, reason, hidden = CONTRADICTED, "", ""
+        if hidden:
+            self._doubt(name_of(partition))
         self.facts.append(Fact(
             number, check.field.replace("_", " "), name_of(partition), check.logged,
             check.predicted, verdict, reason,
         ))
+
+    def _doubt(self, subject: str) -> None:
+        """Note that another assignment, which no line names, may explain the next fact."""
+        self.doubts.setdefault(subject, []).append(len(self.facts))
+
+    def _settle_doubts(self) -> None:
+        """Where several lines disagree the assignment is another; a single one is wrong."""
+        for places in self.doubts.values():
+            if len({self.facts[at].number for at in places}) > 1:
+                for at in places:
+                    self.facts[at] = self.facts[at]._replace(
+                        predicted=None, verdict=UNKNOWN, reason=UNASSIGNED
+                    )
+
+    def _why_hidden(self, partition: Partition, check: Check) -> str:
+        """Why events that changed a record may not be logged; empty where they would be.
+
+        Each raises counts: one that is behind is not the record of later events.
+        """
+        is_behind = check.counted and check.predicted is not MISSING and (
+            check.logged < check.predicted
+        )
+        if is_behind and not self.cluster_view.is_unassigned(partition):
+            return ""
+        return self.cluster_view.why_unknown([partition])
 
 
 # --- what was adopted ---------------------------------------------------------------------------

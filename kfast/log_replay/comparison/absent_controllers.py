@@ -1,0 +1,168 @@
+"""Facts in brokers' lines about requests of controllers whose own logs are not here.
+
+What such a controller sent is unknown. What a broker did with it is judged by what the brokers'
+lines say before: a leader epoch has one leader, a version of a record one content, a broker takes
+a role for a higher leader epoch only, and remembers the last one.
+
+Source: Kafka, Partition.scala, `makeLeader`, `makeFollower`; ReplicaManager.scala,
+`becomeLeaderOrFollower`, `stopReplicas`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from kfast.log_replay.brokers import NEVER
+from kfast.log_replay.checks import Check, agrees
+from kfast.log_replay.comparison.facts import ABSENT, Fact, name_of, unpredicted
+from kfast.log_replay.wording.forms import Statement
+from kfast.log_replay.wording.subjects import subjects
+from kfast.log_replay.wording.values import Partition, Record
+from kfast.replay_results.verdicts import CONTRADICTED, PREDICTED
+
+TOLD = ("leader", "leader_epoch", "isr", "version", "replicas", "adding", "removing")
+"""What such a line may say of a partition."""
+
+ROLES = frozenset({"became_leader", "became_follower"})
+"""Kinds of lines in which a broker takes a role: it has handled the leader epoch."""
+
+
+@dataclass
+class Story:
+    """What brokers' lines have said of a partition.
+
+    Attributes
+    ----------
+    leaders : dict
+        The leader of each leader epoch.
+    records : dict
+        Leader, leader epoch and ISR of each version.
+    handled : dict
+        The last leader epoch that each broker took a role for.
+    latest : dict
+        The last leader epoch and version that each broker heard of.
+    """
+
+    leaders: dict[int, int] = field(default_factory=dict)
+    records: dict[int, dict[str, Any]] = field(default_factory=dict)
+    handled: dict[int, int] = field(default_factory=dict)
+    latest: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
+class Receivers:
+    """Brokers that receive requests; judges their lines one after the other."""
+
+    def __init__(self) -> None:
+        self.stories: dict[Partition, Story] = {}
+        self.controllers: dict[int, int] = {}
+        self.sizes: dict[tuple[int | None, str, int], int] = {}
+
+    def facts(self, line: Statement, number: int) -> Iterator[Fact]:
+        """What a line says, each value with its verdict; it is remembered for later lines."""
+        fields = line.fields
+        if line.kind == "process_started":
+            started: Any = fields.get("broker", line.actor_id)
+            for story in self.stories.values():
+                story.handled.pop(started, -1)
+        if line.actor != "broker":
+            return
+        if "controller_epoch" in fields and not fields.get("epoch_is_records"):
+            yield self._of_controller(fields, number)
+        if "n" in fields:
+            key = line.actor_id, str(fields.get("request", "")), fields.get("correlation", -1)
+            size = self.sizes.pop(key, None) if line.kind == "finished" else None
+            if line.kind == "handling":
+                self.sizes[key] = fields["n"]
+            yield _judged(number, f"broker {line.actor_id}",
+                          Check("partitions", fields["n"], size))
+        for partition, about in subjects(line):
+            story = self.stories.setdefault(partition, Story())
+            for check in self._checks(line, about, story):
+                yield _judged(number, name_of(partition), check)
+
+    def _of_controller(self, fields: dict[str, Any], number: int) -> Fact:
+        """An epoch has one controller."""
+        epoch = fields["controller_epoch"]
+        if "controller" not in fields:
+            return _judged(number, "controller", Check("controller epoch", epoch, None))
+        known = self.controllers.setdefault(epoch, fields["controller"])
+        if known != fields["controller"]:
+            return _judged(number, f"controller epoch {epoch}",
+                           Check("controller", fields["controller"], known))
+        return _judged(number, "controller", Check("controller epoch", epoch, None))
+
+    def _checks(self, line: Statement, about: dict[str, Any], story: Story) -> Iterator[Check]:
+        """What a line says of a partition beside what lines before it told."""
+        broker = line.actor_id
+        assert broker is not None
+        record = about.get("record")
+        values = record._asdict() if isinstance(record, Record) else dict(about)
+        if line.kind == "became_leader":
+            values["leader"] = broker
+        epoch, version = values.get("leader_epoch"), values.get("version")
+        if _is_made_again(line, values, story, broker):
+            story.leaders, story.records, story.handled, story.latest = {}, {}, {}, {}
+        known: dict[str, Any] = dict(story.records.get(version, {}) if version is not None else {})
+        if epoch in story.leaders:
+            known["leader"] = story.leaders[epoch]
+        handled = story.handled.get(broker)
+        if line.kind == "same_epoch":
+            known["leader_epoch"] = handled
+        for name in TOLD:
+            if values.get(name) is not None:
+                yield Check(name, values[name], known.get(name))
+        if line.kind in ROLES:
+            if line.kind == "became_follower" and "previous_leader" in about:
+                handled = epoch  # From 3.5 on followers say it when it is replaced.
+            else:
+                yield Check("higher leader epoch", True, bool(epoch > about["previous"]))
+            yield Check("previous leader epoch", about["previous"], handled)
+            if line.kind == "became_follower" and known.get("leader", -1) >= 0:
+                is_leader = known["leader"] == broker
+                yield Check("role", "follower", "leader" if is_leader else "follower")
+        elif line.kind == "old_epoch" and "current" in about:
+            yield Check("current leader epoch", about["current"], handled)
+        self._remember(line, values, story, broker)
+
+    def _remember(
+        self, line: Statement, values: dict[str, Any], story: Story, broker: int
+    ) -> None:
+        leader, epoch = values.get("leader"), values.get("leader_epoch")
+        version = values.get("version")
+        if line.kind in ROLES or line.kind == "same_epoch":
+            story.handled[broker] = values["leader_epoch"]
+        elif line.kind == "stopping" and values.get("delete"):
+            story.handled.pop(broker, None)
+        if epoch is None or leader is None or leader < -1:
+            return
+        story.leaders.setdefault(epoch, leader)
+        if version is not None:
+            story.latest[broker] = epoch, version
+        if version is not None and values.get("isr") is not None:
+            story.records.setdefault(version, {
+                "leader": leader, "leader_epoch": epoch, "isr": values["isr"],
+            })
+
+
+def _is_made_again(
+    line: Statement, values: dict[str, Any], story: Story, broker: int
+) -> bool:
+    """Whether a topic was made again: a broker knows it no more, or its counts have fallen."""
+    epoch, version, leader = (values.get(name) for name in ("leader_epoch", "version", "leader"))
+    if epoch is None or line.kind == "old_epoch":
+        return False
+    if line.fields.get("previous") == NEVER.leader_epoch:
+        return broker in story.handled
+    last_epoch, last_version = story.latest.get(broker, (0, 0))
+    if not epoch:
+        return last_epoch > 0 or leader not in (None, story.leaders.get(0, leader))
+    return version is not None and epoch < last_epoch and version < last_version
+
+
+def _judged(number: int, subject: str, check: Check) -> Fact:
+    reason = ABSENT if check.predicted is None else ""
+    verdict = unpredicted(reason) if reason else PREDICTED if agrees(check) else CONTRADICTED
+    kind = check.field.replace("_", " ")
+    return Fact(number, kind, subject, check.logged, check.predicted, verdict, reason)
