@@ -532,7 +532,7 @@ def outcome(parse, text):
         return error.args
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(st.lists(st.sampled_from(TOKENS), max_size=40).map("".join))
 def test_kernel_and_twin_read_and_refuse_alike(text):
     assert outcome(kernel_parse, text) == outcome(twin_parse, text)

@@ -85,7 +85,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(JSON) | st.dictionaries(st.text(), JSON), st.sampled_from([None, 0, 2]),
     st.sampled_from(["", "prose\n", "  "]), st.sampled_from(["", "\n", "]}", '{"a":1}']),

@@ -128,7 +128,7 @@ def damaged_rows(draw):
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("target", [ReplicaState.ONLINE, ReplicaState.NON_EXISTENT])
 @given(damaged_rows())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_moving_slots_keeps_every_membership(layout, target, row):
     """Whatever moves in the assignment, every list goes on naming the same brokers."""
     brokers, assigned, pick, leader = row

@@ -82,7 +82,7 @@ def test_kafkas_own_example_with_racks():
 
 @pytest.mark.parametrize("threads", [1, 2])
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_place_kafka_is_kafkas_rule(threads, data):
     """Any racks, uneven ones too, any replication factor, several times round the circle."""
     n_brokers = data.draw(st.integers(1, 12))
