@@ -111,8 +111,13 @@ def test_the_simulated_records_are_those_that_were_written(live, shared_data):
             if records != {true}:
                 wrong.append((life, version, records, true))
     assert wrong == []
-    n_written = sum(map(len, written.values()))
-    assert n_right >= 0.99 * n_written
+    skipped = {
+        (life, version): max(live.records[life]) > version
+        for life, versions in written.items() for version in versions
+        if version not in live.records[life]
+    }
+    assert all(skipped.values())  # Of several writes within an event the last is compared.
+    assert (n_right, len(skipped)) == (2677, 31)
 
 
 def copy_until(folder, directory, end):
