@@ -103,19 +103,25 @@ class BrokerSide:
             self.fresh[broker] = None
 
     def remembered(
-        self, simulation: Simulation, broker: int, row: int, now: Item | None
+        self, simulation: Simulation, broker: int, row: int, now: Item | None, *,
+        refused_old: bool = False,
     ) -> Heard | None:
         """What a broker remembers before a request; None where it is not known.
 
-        It has taken in every request since its process started, whether a line says so or not.
+        It has taken in every request since its process started, whether a line says so or not;
+        with `refused_old`, of those from before it registered again only what a line says that it
+        became: such a request has the old broker epoch (KafkaApis.scala, `isBrokerEpochStale`).
         """
         fresh = self.fresh.get(broker)
-        if fresh is None and broker in self.fresh and simulation.possibility[row].starts:
+        if fresh is None and broker in self.fresh and simulation.possibility[row].is_old:
             return None
         since = self.started.get(broker, 0) if fresh else 0
+        registered = self.registered_at.get(broker, 0)
 
         def came(item: Item) -> bool:
             earlier = item.time >= since and (now is None or item.order < now.order)
+            if refused_old and item.time < registered:
+                return False
             return item.key[1] == broker and earlier and not item.fields.get("unsent")
 
         led = next((
@@ -134,7 +140,7 @@ class BrokerSide:
             return last
         if known is not None:
             return known
-        created = not simulation.possibility[row].starts
+        created = not simulation.possibility[row].is_old
         return NEVER if fresh or created else None
 
     def forget(self, row: int) -> None:

@@ -16,14 +16,11 @@ from typing import Any
 
 from kfast.log_replay.brokers import NEVER
 from kfast.log_replay.checks import Check, agrees
-from kfast.log_replay.comparison.facts import ABSENT, Fact, name_of, unpredicted
+from kfast.log_replay.comparison.facts import ABSENT, NAMED, Fact, name_of, unpredicted
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Partition, Record
 from kfast.replay_results.verdicts import CONTRADICTED, PREDICTED
-
-TOLD = ("leader", "leader_epoch", "isr", "version", "replicas", "adding", "removing")
-"""What such a line may say of a partition."""
 
 ROLES = frozenset({"became_leader", "became_follower"})
 """Kinds of lines in which a broker takes a role: it has handled the leader epoch."""
@@ -110,7 +107,7 @@ class Receivers:
         handled = story.handled.get(broker)
         if line.kind == "same_epoch":
             known["leader_epoch"] = handled
-        for name in TOLD:
+        for name in NAMED:
             if values.get(name) is not None:
                 yield Check(name, values[name], known.get(name))
         if line.kind in ROLES:

@@ -16,6 +16,9 @@ from kfast.log_replay.wording.forms import Statement
 
 Fields = dict[str, Any]
 
+REFUSED_MS = 10_000
+"""A proposal is refused within this time of the decision that its leader had not heard of."""
+
 # --- requests, as the controller counts them ------------------------------------------------------
 
 
@@ -34,6 +37,13 @@ def _sent(view: ClusterView, line: Statement) -> Iterator[Claim]:
         yield Claim("partitions in UpdateMetadata", subject, fields["n"], None, UNNAMED)
         return
     found = _take(view, line, logged)
+    if line.kind == "sent_update_metadata" and found != logged:
+        refused = _refused(view, line, found[1] if found else 0, fields["n"])
+        if refused is not None:
+            refused.n_partitions = fields["n"]
+            yield Claim("brokers told", subject, logged[0], frozenset(refused.recipients))
+            yield Claim("partitions in UpdateMetadata", subject, logged[1], None, UNNAMED)
+            return
     # The request may be of an event that began before the log, or before it goes on.
     latest = next(view.window(line.entry.time), None)
     absent = None if latest is not None and latest.event.kind == "resume" else MISSING
@@ -50,6 +60,34 @@ def _count(view: ClusterView, kind: str, subject: str, logged: int, predicted: A
         bool(view.unnamed) or any(map(view.is_unassigned, view.world.simulation.rows))
     )
     return Claim(kind, subject, logged, predicted, UNASSIGNED if is_open else "")
+
+
+def _refused(view: ClusterView, line: Statement, n_changed: int, n: int) -> Sending | None:
+    """The request that may tell of partitions too whose ISR change was refused.
+
+    A leader asks for many at once. No line tells of those whose leader epoch is higher than it
+    knows, and the request has all of them (6.10).
+    """
+    simulation = view.world.simulation
+    ran = next(iter(view.window(line.entry.time)), None)
+    if ran is None or ran.event.kind != "isr" or (
+        not simulation.controller.profile.has_alter_partition
+    ):
+        return None
+    n_raised = sum(
+        any(ran.event.time - item.time < REFUSED_MS for kind in ("led", "shrunk", "leader_and_isr")
+            for item in simulation.items_of(row, kind)[-1:])
+        for row in simulation.items
+    )
+    if not 0 < n - n_changed <= n_raised:
+        return None
+    for sending in ran.sendings:
+        if sending.n_partitions == n_changed:
+            return sending
+    if n_changed or ran.event.fields["partitions"]:
+        return None
+    ran.sendings.append(Sending(len(ran.sendings), recipients=tuple(simulation.registered)))
+    return ran.sendings[-1]
 
 
 def _led(sending: Sending, fields: Fields) -> tuple[Any, ...] | None:

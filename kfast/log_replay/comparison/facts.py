@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from kfast.log_replay.log_files import Logs
 from kfast.log_replay.wording.forms import Statement
+from kfast.log_replay.wording.subjects import subjects
 from kfast.replay_results.verdicts import ADOPTED, UNKNOWN
 from kfast.schema import FACTS
 
@@ -28,11 +29,14 @@ UNCLEAN = "an election outside the ISR that nothing announced"
 """Reasons for adopting."""
 
 ABSENT = "sent by a controller whose log is not here"
+REPLACED = "written by a controller that had been replaced"
 NOT_WRITTEN = "no line of its level is in the controller's state-change.log"
 NOT_COVERED = "in a hole of state-change.log, or before or after it"
 BELOW_LEVEL = "its cause is written at a level that the log does not have"
 UNASSIGNED = "no line names the assignment of its partitions"
-UNKNOWN_REASONS = frozenset({ABSENT, NOT_WRITTEN, NOT_COVERED, BELOW_LEVEL, UNASSIGNED})
+UNKNOWN_REASONS = frozenset(
+    {ABSENT, REPLACED, NOT_WRITTEN, NOT_COVERED, BELOW_LEVEL, UNASSIGNED}
+)
 """Reasons why a fact cannot be judged: nothing predicts it, and nothing follows from it."""
 
 
@@ -55,6 +59,26 @@ class Fact(NamedTuple):
 def unpredicted(reason: str) -> str:
     """The verdict on a value that nothing predicts, by the reason for that."""
     return UNKNOWN if reason in UNKNOWN_REASONS else ADOPTED
+
+
+NAMED = ("leader", "leader_epoch", "isr", "version", "replicas", "adding", "removing")
+"""What a line that cannot be judged may say of a partition."""
+
+
+def unjudged_facts(line: Statement, number: int, reason: str) -> Iterator[Fact]:
+    """What a line says of a controller that is not here, or was replaced: unjudged."""
+    def unjudged(kind: str, subject: str, value: Any) -> Fact:
+        return Fact(number, kind, subject, value, None, unpredicted(reason), reason)
+
+    if "controller_epoch" in line.fields:
+        yield unjudged("controller epoch", "controller", line.fields["controller_epoch"])
+    if "n" in line.fields:
+        yield unjudged("partitions", f"broker {line.actor_id}", line.fields["n"])
+    for partition, fields in subjects(line):
+        values = fields["record"]._asdict() if "record" in fields else fields
+        for name in NAMED:
+            if values.get(name) is not None:
+                yield unjudged(name.replace("_", " "), name_of(partition), values[name])
 
 
 def shown(value: Any) -> str:

@@ -152,6 +152,8 @@ class Decisions:
             return NOT_WRITTEN
         if not stated and n_due > 1:
             return NOT_COVERED
+        if event.fields.get("cut") and max(stated, default=-1) < due.order:
+            return NOT_COVERED
         begin, end = _around(self.holes, event.at)
         last, _ = _around(lines, event.at - 1)
         _, following = _around(lines, self._end(event) - 1)

@@ -72,17 +72,19 @@ class World:
     def drop_vanished(self, event: LogEvent) -> None:
         """Drop partitions that must have gone unseen before an event.
 
-        A new controller does not list them after a hole, or their topics are created again. What
-        was adopted for the event itself stays.
+        A new controller does not list them after a hole, or finds them without a record, or their
+        topics are created again. What was adopted for the event itself stays.
         """
         fields, simulation = event.fields, self.simulation
         topics = partitions = None
+        unwritten = fields.get("unwritten", ())
         if event.kind == "failover" and is_hole(event):
             topics, partitions = fields.get("listed"), fields.get("partitions")
         created = fields["names"] if event.kind == "topics" and not event.inferred else ()
         gone = {
             row for partition, rows in simulation.rows.items() for row in rows
             if partition[0] in created
+            or (partition in unwritten and simulation.is_led(row))
             or (topics is not None and partition[0] not in topics)
             or (partitions is not None and partition not in partitions)
             if all(start.point is not event for start in simulation.possibility[row].starts)
@@ -131,7 +133,9 @@ class World:
         simulation, fields = self.simulation, case.line.fields
         for partition in simulation.rows if only is None else only:
             for row in () if partition in fields["partitions"] else simulation.rows_of(partition):
-                if simulation.preferred(row) == fields["broker"] and simulation.is_led(row):
+                if simulation.preferred(row) == fields["broker"] and (
+                    simulation.is_led(row) and not simulation.is_queued(row)
+                ):
                     other = case._replace(fields={"preferred": True}, row=row)
                     yield partition, row, COMPARE["not_preferred"](other)
 
@@ -153,8 +157,12 @@ def copy_of(world: World) -> World:
 def run_event(world: World, event: LogEvent) -> Ran:
     """Run one event, and let brokers know what it means for them."""
     simulation = world.simulation
+    if event.kind == "failover":
+        simulation.undo_cut()
     world.drop_vanished(event)
     simulation.begin(event)
+    if event.fields.get("cut"):
+        simulation.note_cut(event)
     before, registered = list(simulation.possibility), simulation.registered
     rows = simulation.rows
     ran = run(simulation, event)

@@ -93,6 +93,10 @@ class RowItems:
         """Items of a kind, the oldest first."""
         return self.by_kind.get(kind, ())
 
+    def all(self) -> Iterator[Item]:
+        """All items."""
+        return itertools.chain.from_iterable(self.by_kind.values())
+
     def of_event(self, event: LogEvent) -> list[Item]:
         """Items of an event."""
         return [item for items in self.by_kind.values() for item in items if item.event is event]

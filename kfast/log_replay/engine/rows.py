@@ -32,6 +32,9 @@ class Start:
     replicas : tuple of int
     leader_epoch, version, controller_epoch : int or None
         None while the log has not said it: rows then count from 0.
+    is_written : bool
+        Whether there is a record: a partition that was created while no controller was elected has
+        none yet.
     """
 
     point: LogEvent
@@ -42,6 +45,7 @@ class Start:
     leader_epoch: int | None = None
     version: int | None = None
     controller_epoch: int | None = None
+    is_written: bool = True
 
 
 def made_anew(start: Start, leader_epoch: int | None, version: int | None) -> bool:
@@ -89,6 +93,11 @@ class Possibility:
         topic = self.partition[0]
         return f"{topic}{MARK}{self.number}" if self.number else topic
 
+    @property
+    def is_old(self) -> bool:
+        """Whether its record is from before the last point at which one was adopted."""
+        return bool(self.starts) and self.starts[-1].is_written
+
     def unknown(self) -> tuple[bool, bool, bool]:
         """Whether leader epoch, version and controller epoch are still counted from 0."""
         if not self.starts:
@@ -108,6 +117,11 @@ UNKNOWN_EPOCH = -9
 
 def row_of(possibility: Possibility, start: Start) -> dict[str, Any]:
     """A partition's row of the Arrow table that a state is made from."""
+    if not start.is_written:
+        return {
+            "topic": possibility.topic, "partition": possibility.partition[1],
+            "replicas": list(start.replicas), "has_leadership": False,
+        }
     return {
         "topic": possibility.topic, "partition": possibility.partition[1],
         "replicas": list(start.replicas), "leader": start.leader, "isr": list(start.isr),

@@ -47,6 +47,14 @@ COUNTED = ("leader_epoch", "version", "controller_epoch")
 MAY_END_MOVES = MOVES | {"isr"}
 """Events that may end a reassignment."""
 
+DECIDED = frozenset({"led", "shrunk"})
+"""Items that say a record which was written."""
+
+LEVEL_OF_DECIDED = DECIDED | {"moved", "leader_and_isr"}
+"""Items whose lines are at the level of those, or below it."""
+
+RECORD_FIELDS = ("leader", "leader_epoch", "isr", "version")
+
 NO_ITEMS = RowItems()
 """Of a row that nothing is predicted of; never changed."""
 
@@ -102,6 +110,7 @@ class Simulation:
         self.targets: dict[Partition, tuple[int, ...]] = {}
         self.stored = np.zeros((0, 2), np.int64)
         self.unread: dict[int, Leadership] = {}
+        self.cut: tuple[LogEvent, dict[tuple[str, int], Leadership]] | None = None
         self.controller = self._controller()
 
     def _controller(self) -> Controller:
@@ -161,6 +170,7 @@ class Simulation:
         self.leaders_before = {}
         records = self.state.records
         stored = np.stack([records["version"], records["controller_epoch"]], 1).astype(np.int64)
+        stored[(records["flags"] & schema.FLAG_HAS_LEADERSHIP) == 0] = -1
         stored[: len(kept)] = self.stored[kept]
         self.stored = stored
         self._configure()
@@ -247,6 +257,49 @@ class Simulation:
             self.set_record(row, record)
         self.unread = {}
 
+    def note_cut(self, event: LogEvent) -> None:
+        """Take down all records before an event within which the controller may have died."""
+        records: dict[tuple[str, int], Leadership] = {}
+        for row, possibility in enumerate(self.possibility):
+            record = self.stored_record(row) if int(self.state.partition[row]) >= 0 else None
+            if record is not None:
+                records[possibility.topic, possibility.partition[1]] = record
+        self.cut = event, records
+
+    def undo_cut(self) -> None:
+        """Undo what a controller decided last and has not written down: it died before.
+
+        That counts where its log has decisions at that level.
+        """
+        if self.cut is None:
+            return
+        (event, before), self.cut = self.cut, None
+        if not any(
+            item.is_stated and item.event.term is event.term and item.key[0] in LEVEL_OF_DECIDED
+            for some in self.items.values() for item in some.all()
+        ):
+            return
+        for row, possibility in enumerate(self.possibility):
+            record = before.get((possibility.topic, possibility.partition[1]))
+            now = self.stored_record(row) if int(self.state.partition[row]) >= 0 else None
+            if record is None or now is None or now.version == record.version:
+                continue
+            decided = sorted((
+                item for item in self.items.get(row, NO_ITEMS).of_event(event)
+                if item.key[0] in DECIDED
+            ), key=lambda item: (item.step, item.fields["version"]))
+            if not decided or decided[-1].is_stated:
+                continue
+            for item in decided:
+                if item.is_stated:
+                    record = dataclasses.replace(
+                        record, controller_epoch=now.controller_epoch,
+                        **{name: item.fields[name] for name in RECORD_FIELDS},
+                    )
+            self.unread.pop(row, None)
+            self.set_record(row, record)
+            self.stored[row] = record.version, record.controller_epoch
+
     def stored_record(self, row: int) -> Leadership | None:
         """The record of a row as the store has it."""
         return self.unread.get(row) or self.state.leadership(row)
@@ -262,9 +315,18 @@ class Simulation:
             return -1
         return int(state.broker_id[state.replicas[row, 0]])
 
+    def leader(self, row: int) -> int:
+        """Id of a row's leader; -1 where it has none."""
+        place = int(self.state.records["leader"][row])
+        return int(self.state.broker_id[place]) if place >= 0 else -1
+
     def is_led(self, row: int) -> bool:
         """Whether a row has a cached record."""
         return bool(int(self.state.records["flags"][row]) & schema.FLAG_HAS_LEADERSHIP)
+
+    def is_queued(self, row: int) -> bool:
+        """Whether a row's topic is queued for deletion."""
+        return bool(self.state.topic_queued_for_deletion[int(self.state.topic_row[row])])
 
     @property
     def waiting(self) -> dict[int, tuple[int, ...]]:
@@ -357,6 +419,7 @@ class Simulation:
         other.asked_to_lead = list(self.asked_to_lead)
         other.stored = self.stored.copy()
         other.unread = dict(self.unread)
+        other.cut = None if self.cut is None else (self.cut[0], dict(self.cut[1]))
         other.heard = set(self.heard)
         other.targets = dict(self.targets)
         return other

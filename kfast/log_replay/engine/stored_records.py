@@ -26,6 +26,9 @@ from kfast.state import Leadership
 MOVING = frozenset({"reassign", "caught_up"})
 """Events that raise epochs in the store alone, where the version does not cache them."""
 
+RESUMES = frozenset({"failover", "brokers", "isr"})
+"""Events after which reassignments go on."""
+
 
 def write_isr(simulation: Simulation, row: int, isr: Sequence[int], version: int) -> None:
     """A leader writes an ISR; from 2.7 on the controller does it, and knows it at once."""
@@ -53,9 +56,11 @@ def lent(simulation: Simulation, event: LogEvent) -> Iterator[None]:
     moves = not own.profile.epoch_bump_is_cached and (
         event.kind in MOVING or bool(simulation.state.reassignment_targets)
     )
-    if not (simulation.unread or moves):
+    if not (simulation.unread or moves or _resumes_many(simulation, event)):
         yield
         return
+    if event.kind == "failover":
+        simulation.read_records()
     store = Store(simulation.state)
     for row, record in simulation.unread.items():
         store.put(*_name(simulation, row), **dataclasses.asdict(record))
@@ -70,6 +75,14 @@ def lent(simulation: Simulation, event: LogEvent) -> Iterator[None]:
     finally:
         simulation.controller = own
         _take_back(simulation, store, concerned | _moving(simulation))
+
+
+def _resumes_many(simulation: Simulation, event: LogEvent) -> bool:
+    """Whether an event may go on with several reassignments: each has its own requests.
+
+    Against a store they go one after the other.
+    """
+    return event.kind in RESUMES and simulation.state.n_reassigned > 1
 
 
 def _name(simulation: Simulation, row: int) -> tuple[str, int]:

@@ -176,6 +176,9 @@ class _Writer:
                 break
             if line.kind == "partition_states":
                 found["partitions"] = frozenset(line.fields["states"])
+                found["new"] = frozenset(
+                    p for p, state in line.fields["states"].items() if state == "NewPartition"
+                )
             elif line.kind in ("topics", "topics_to_delete"):
                 found["to_delete" if line.kind == "topics_to_delete" else "listed"] = (
                     line.fields["topics"]
@@ -228,8 +231,13 @@ class _Writer:
     def _resumes(self, statement: Statement) -> bool:
         """Whether a failover, or brokers that are back, may have a reassignment go on."""
         last = self.events[-1] if self.events else None
-        return last is not None and last.kind in ("failover", "brokers") and (
-            statement.entry.time - last.time < COVERED_MS
+        if last is None or statement.entry.time - last.time >= COVERED_MS:
+            return False
+        if last.kind == "failover":
+            return self.elected_until is None
+        assigned = self.assigned.get(statement.fields["partition"])
+        return last.kind == "brokers" and (
+            assigned is None or bool(assigned.adding or assigned.removing)
         )
 
     def _note_assignment(self, statement: Statement) -> None:

@@ -9,6 +9,7 @@ from kfast.log_replay.checks import MISSING, Check
 from kfast.log_replay.comparison.worlds import Trace, World
 from kfast.log_replay.engine.predictions import Item
 from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility
+from kfast.state import Leadership
 
 
 def settle(world: World, row: int, found: dict[str, int]) -> None:
@@ -25,14 +26,21 @@ def settle(world: World, row: int, found: dict[str, int]) -> None:
     own = found.get("record_epoch")
     if own is not None and int(record["controller_epoch"][0]) == UNKNOWN_EPOCH:
         record["controller_epoch"] = own
+
+    def counted(record: Leadership) -> Leadership:
+        return dataclasses.replace(
+            record, leader_epoch=record.leader_epoch + shift["leader_epoch"],
+            version=record.version + shift["version"],
+            controller_epoch=own if own is not None and record.controller_epoch == UNKNOWN_EPOCH
+            else record.controller_epoch,
+        )
+
     unread = simulation.unread.get(row)
     if unread is not None:
-        simulation.unread[row] = dataclasses.replace(
-            unread, leader_epoch=unread.leader_epoch + shift["leader_epoch"],
-            version=unread.version + shift["version"],
-            controller_epoch=own if own is not None and unread.controller_epoch == UNKNOWN_EPOCH
-            else unread.controller_epoch,
-        )
+        simulation.unread[row] = counted(unread)
+    key = possibility.topic, possibility.partition[1]
+    if simulation.cut is not None and key in simulation.cut[1]:
+        simulation.cut[1][key] = counted(simulation.cut[1][key])
     simulation.stored[row, 0] += shift["version"]
     if own is not None and simulation.stored[row, 1] == UNKNOWN_EPOCH:
         simulation.stored[row, 1] = own

@@ -36,6 +36,7 @@ def _go(explorer: Explorer) -> None:
     explorer.add(explorer.world, point, [
         Possibility(p, 0) for p, birth in explorer.cluster.births.items() if birth is point
     ])
+    explorer.add_unwritten(point)
     go_through(explorer.world, stretch, explorer.steps.over(stretch.lines))
     troubled = explorer.choose()
     ways = (find_writes, find_hidden, try_others)

@@ -17,7 +17,14 @@ from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility
 from kfast.log_replay.engine.simulation import Simulation
 from kfast.log_replay.events.events import POINTS, LogEvent
 from kfast.log_replay.histories.epoch_offsets import settle, settle_trace, shifted
-from kfast.log_replay.histories.stretches import COST, Contest, Stretch, judge, starts_of
+from kfast.log_replay.histories.stretches import (
+    COST,
+    Contest,
+    Stretch,
+    judge,
+    not_written,
+    starts_of,
+)
 from kfast.log_replay.lookahead.clusters import Cluster
 from kfast.log_replay.steps import Steps
 from kfast.log_replay.wording.forms import Statement
@@ -146,6 +153,18 @@ class Explorer:
                 added.append((possibility, simulation.row_of(possibility)))
         if added:
             world.rebuild(set(), added)
+
+    def add_unwritten(self, point: LogEvent) -> None:
+        """Add a row for each partition of which a new controller finds no record."""
+        simulation, added = self.world.simulation, []
+        for partition, replicas in point.fields.get("unwritten", {}).items():
+            if any(not simulation.is_led(row) for row in simulation.rows_of(partition)):
+                continue
+            self.numbers += 1
+            possibility = Possibility(partition, self.numbers, [not_written(replicas, point)])
+            added.append((possibility, simulation.row_of(possibility)))
+        if added:
+            self.world.rebuild(set(), added)
 
     def choose(self) -> Troubled:
         """Keep the best row of each partition; returns those that lines disagree with, newly."""

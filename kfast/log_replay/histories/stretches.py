@@ -221,6 +221,11 @@ def _fits(check: Check, shift: dict[str, int]) -> bool:
 # --- what a record may have been ----------------------------------------------------------------
 
 
+def not_written(replicas: Sequence[int], point: LogEvent) -> Start:
+    """A partition whose first record the new controller writes."""
+    return Start(point, BEFORE, -1, (), tuple(replicas), 0, 0, 0, is_written=False)
+
+
 def starts_of(
     replicas: Sequence[int], ordered: bool, point: LogEvent, reason: str
 ) -> Iterable[tuple[Start, float]]:

@@ -6,8 +6,9 @@ A log of several clusters is taken apart here; each is replayed for itself.
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,6 +18,7 @@ from kfast.log_replay.events.unclean_topics import unclean_topics
 from kfast.log_replay.lookahead.isr_changes import name_isr_changes
 from kfast.log_replay.lookahead.last_isr_members import note_survivors
 from kfast.log_replay.terms.absent_controllers import find_absent_controller_lines
+from kfast.log_replay.terms.replaced_controllers import take_replaced_lines
 from kfast.log_replay.terms.requests import ABOUT_PARTITIONS, note_sessions
 from kfast.log_replay.terms.terms import Term
 from kfast.log_replay.wording.forms import Statement
@@ -57,6 +59,8 @@ class Cluster:
         Topics whose own configuration enables unclean elections.
     absent_controller_lines : list of int
         Numbers of statements of brokers about requests of a controller that is not in the logs.
+    replaced_lines : list of int
+        Numbers of statements of controllers after another one was elected.
     absent : set of int
         Broker ids of such controllers.
     lines_about : dict
@@ -73,6 +77,7 @@ class Cluster:
     ordered: set[Partition] = field(default_factory=set)
     unclean: frozenset[str] = frozenset()
     absent_controller_lines: list[int] = field(default_factory=list)
+    replaced_lines: list[int] = field(default_factory=list)
     absent: set[int] = field(default_factory=set)
     lines_about: dict[Partition | None, list[int]] = field(default_factory=dict)
 
@@ -107,22 +112,29 @@ def split_clusters(statements: Sequence[Statement], terms: list[Term]) -> list[C
     for number in sorted({term.cluster for term in terms}):
         own = [term for term in terms if term.cluster == number]
         all_lines = lines_of[number]
-        lines = [at for at in all_lines if at not in absent_controller_lines]
+        absent = [at for at in all_lines if at in absent_controller_lines]
+        replaced = take_replaced_lines(statements, own, absent)
+        lines = [
+            at for at in all_lines if at not in absent_controller_lines and at not in replaced
+        ]
         events = [event for term in own for event in write_script(statements, term)]
         events += _holes(statements, own, events)
         events.sort(key=lambda event: (event.at, event.kind != "resume"))
         for place, event in enumerate(events):  # What is found out later gets room in between.
             event.number = place
         _note_silences(statements, own, events)
+        _note_cut(own, events)
         if events and events[0].kind == "resume" and lines:
             events[0].at = min(events[0].at, lines[0])
         cluster = Cluster(number, own, lines, events)
-        cluster.absent_controller_lines = [at for at in all_lines if at in absent_controller_lines]
+        cluster.absent_controller_lines = absent
         cluster.absent = _senders(statements, cluster.absent_controller_lines)
+        cluster.replaced_lines = sorted(replaced)
         cluster.term_of = {at: term for term in own for at in term.statements}
         note_sessions([statements[number] for number in lines])
         _give_epochs(statements, cluster)
         _learn_assignments(statements, cluster)
+        _note_unwritten(statements, cluster)
         _learn_births(statements, cluster)
         cluster.unclean = unclean_topics(statements, lines)
         note_survivors(statements, lines, events)
@@ -253,6 +265,14 @@ def _note_silences(
             event.fields["hole"] = at > 0 and event.time - times[at - 1] > SILENCE_MS
 
 
+def _note_cut(terms: Sequence[Term], events: Sequence[LogEvent]) -> None:
+    """Mark the last event of each controller that did not resign: it may have died within."""
+    last = {id(event.term): event for event in events if event.kind != "resume"}
+    for term in terms[:-1]:
+        if id(term) in last and not term.resigned:
+            last[id(term)].fields["cut"] = True
+
+
 def _give_epochs(statements: Sequence[Statement], cluster: Cluster) -> None:
     """Registration epochs of brokers that start, from the next line that lists them."""
     lists = [
@@ -354,6 +374,55 @@ def _created(cluster: Cluster) -> dict[Partition, int]:
 # --- births --------------------------------------------------------------------------------------
 
 
+def _note_unwritten(statements: Sequence[Statement], cluster: Cluster) -> None:
+    """Partitions of which a new controller finds no record, with their replicas.
+
+    They were created while no controller was there to write it.
+
+    Source: PartitionStateMachine.scala, `initializePartitionState`.
+    """
+    created = _created(cluster)
+    for event in cluster.events:
+        if event.kind != "failover":
+            continue
+        found: dict[Partition, tuple[int, ...]] = {}
+        for batch in event.batches:
+            for number in (*batch.led, *batch.failed):
+                line = statements[number]
+                if line.kind == "replica_failed" or line.fields["before"] != "NewPartition":
+                    continue
+                partition = line.fields["partition"]
+                replicas = _next_listed(statements, cluster, partition, event.at, created)
+                if replicas and not any(partition in b.created for b in event.batches):
+                    found[partition] = replicas
+        for partition in event.fields.get("new", ()):
+            replicas = _next_listed(statements, cluster, partition, event.at, created)
+            if replicas:
+                found[partition] = replicas
+        event.fields["unwritten"] = found
+
+
+def _next_listed(
+    statements: Sequence[Statement], cluster: Cluster, partition: Partition, at: int,
+    created: Mapping[Partition, int],
+) -> tuple[int, ...]:
+    """The assignment that is listed next after some line, else the first that is known.
+
+    A partition that is created again later is another one.
+    """
+    lines = cluster.lines_about.get(partition, [])
+    end = created.get(partition, at)
+    for number in itertools.islice(lines, bisect.bisect_left(lines, at), None):
+        if number >= end > at:
+            break
+        for named, fields in subjects(statements[number]):
+            record = fields.get("record")
+            listed = fields.get("replicas") or (record.replicas if record is not None else None)
+            if named == partition and listed:
+                return tuple(listed)
+    return cluster.assignments.get(partition, ())
+
+
 def _learn_births(statements: Sequence[Statement], cluster: Cluster) -> None:
     """From which event on each partition exists that the log does not see created."""
     points = [event for event in cluster.events if event.kind in ("failover", "resume")]
@@ -371,8 +440,13 @@ def _learn_births(statements: Sequence[Statement], cluster: Cluster) -> None:
         elif line.kind == "partition_states":
             listed.append((number, None, set(line.fields["states"])))
     created = _created(cluster)
+    unwritten = {partition for point in points for partition in point.fields.get("unwritten", ())}
     for partition in cluster.assignments:
         if partition in created and created[partition] <= mentioned[partition]:
+            continue
+        if partition in unwritten and mentioned[partition] >= min(
+            point.at for point in points if partition in point.fields.get("unwritten", ())
+        ):
             continue
         latest = max(bisect.bisect_right(starts, mentioned[partition]) - 1, 0)
         absent = [

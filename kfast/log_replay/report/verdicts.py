@@ -19,6 +19,7 @@ from kfast.log_replay.comparison.facts import (
     INFERRED,
     LAST_MEMBER,
     REMEMBERED,
+    REPLACED,
     REPORTED,
     UNASSIGNED,
     UNCLEAN,
@@ -26,6 +27,7 @@ from kfast.log_replay.comparison.facts import (
     WRITTEN,
     Fact,
     name_of,
+    unjudged_facts,
     unpredicted,
 )
 from kfast.log_replay.comparison.missing_decisions import Decisions
@@ -105,6 +107,8 @@ class Checker:
         for number in sorted([*self.cluster.lines, *absent]) if absent else ():
             told = list(receivers.facts(self.statements[number], number))
             self.facts += told if number in absent else ()
+        for number in self.cluster.replaced_lines:
+            self.facts += unjudged_facts(self.statements[number], number, REPLACED)
         pending = deque(self.cluster.events)
         for number in self.steps.over(self.cluster.lines):
             while pending and pending[0].at <= number:
@@ -152,18 +156,21 @@ class Checker:
         """Give partitions the records that were found for this point."""
         simulation = self.world.simulation
         added = []
+        replaced: set[int] = set()
         for partition, possibility in self.histories.items():
             for start in possibility.starts:
                 if start.point is not point:
                     continue
                 rows = simulation.rows_of(partition)
-                if rows:
+                if not start.is_written:
+                    replaced.update(rows)
+                if rows and start.is_written:
                     self._readopt(rows[0], start)
                 else:
                     plain = Possibility(partition, 0, [start])
                     added.append((plain, simulation.row_of(plain)))
         if added:
-            simulation.rebuild(set(), added)
+            self.world.rebuild(replaced, added)
 
     def _note_least(self, row: int, start: Start, before: Leadership) -> None:
         """Epochs never fall: an adopted one below the last is contradicted by it."""

@@ -176,6 +176,11 @@ def _reigns(
             continue
         if kind in PASSIVE:
             continue
+        if term is None and terms and kind == "send_failed" and (
+            terms[-1].prefix in (None, statement.fields["controller_epoch"])
+        ):
+            terms[-1].statements.append(number)  # Its senders end after it has resigned.
+            continue
         epoch = epochs.get(number)
         if kind in OPENING:
             if term is None or term.progressed or not term.opened:

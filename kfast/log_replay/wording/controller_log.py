@@ -188,6 +188,10 @@ REASSIGNMENT = (
     Form("reassign_leader", "Leader {leader:int} for partition {partition:partition} being "
          "reassigned, is already in the new list of replicas {replicas:ids} and is alive"),
     Form("reassign_leader", "Leader {leader:int} for partition {partition:partition} being "
+         "reassigned, is not in the new list of replicas {replicas:ids}. Re-electing leader"),
+    Form("reassign_leader", "Leader {leader:int} for partition {partition:partition} being "
+         "reassigned, is already in the new list of replicas {replicas:ids} but is dead"),
+    Form("reassign_leader", "Leader {leader:int} for partition {partition:partition} being "
          "reassigned, is {:rest}"),
     Form("reassign_resumed", "Resuming reassignment of partitions: {partitions:rest}", "", "1.0"),
     Form(NO_FACTS, "New replicas {:rest}", "", "2.3"),

@@ -1,0 +1,79 @@
+"""Lines of a controller after another one was elected, which it has not noticed yet.
+
+A broker that was paused, or lost its session, goes on with what it had begun. The store refuses
+what it writes, and brokers what it sends: nothing follows from such lines.
+
+Source: KafkaZkClient.scala, the check of the controller epoch; KafkaApis.scala,
+`isBrokerEpochStale` and the stale controller epoch.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Collection, Sequence
+
+from kfast.log_replay.terms.terms import Term
+from kfast.log_replay.wording.forms import Statement
+
+GRACE_MS = 1_000
+"""For so long a controller may end what it has begun before the next one reads the store."""
+
+FENCED = ("ControllerMovedException", "SessionExpiredException")
+"""Exceptions with which the store refuses the writes of a controller that was replaced."""
+
+BEGINS = frozenset({
+    "broker_change", "shutdown", "new_topics", "partitions_added", "isr_updating", "isr_notified",
+    "rebalance", "rebalance_check", "delete_topics", "stop_response", "reassign",
+    "assignment_updating", "caught_up", "log_dir_failure",
+})
+"""Lines with which an event begins, whatever it does then."""
+
+
+def take_replaced_lines(
+    statements: Sequence[Statement], terms: Sequence[Term], absent: Collection[int]
+) -> set[int]:
+    """Take out of the terms of one cluster the lines after the next controller was elected.
+
+    Parameters
+    ----------
+    statements : sequence of Statement
+    terms : sequence of Term
+    absent : collection of int
+        Lines of brokers about controllers that are not here.
+    """
+    elected = [(term.start, term.epoch) for term in terms if term.opened]
+    elected += [
+        (statements[at].entry.time, statements[at].fields["controller_epoch"])
+        for at in absent if "controller_epoch" in statements[at].fields
+    ]
+    taken: set[int] = set()
+    for term in terms:
+        if term.epoch is None:
+            continue
+        later = min((time for time, epoch in elected if epoch is not None and epoch > term.epoch),
+                    default=None)
+        place = len(term.statements)
+        if later is not None and later + GRACE_MS < term.end:
+            place = bisect.bisect_right(
+                term.statements, later + GRACE_MS, key=lambda at: statements[at].entry.time
+            )
+        place = min(place, _fenced(statements, term))
+        if 0 < place < len(term.statements):
+            taken.update(term.statements[place:])
+            del term.statements[place:]
+            term.end = statements[term.statements[-1]].entry.time
+    return taken
+
+
+def _fenced(statements: Sequence[Statement], term: Term) -> int:
+    """Place of the first line of the first event whose writes were refused, in a term."""
+    begins = 0
+    for place, at in enumerate(term.statements):
+        line = statements[at]
+        if line.kind in BEGINS:
+            begins = place
+        elif line.kind in ("partition_failed", "replica_failed") and any(
+            error in line.entry.more for error in FENCED
+        ):
+            return begins
+    return len(term.statements)

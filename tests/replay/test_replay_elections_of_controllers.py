@@ -1,0 +1,249 @@
+"""Replay: what lies between two controllers: records not written yet, events cut off, late lines.
+
+Each was found in the logs of a real cluster: the smallest log that shows it.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from kfast.log_replay import replay
+from kfast.log_replay.comparison.facts import REPLACED, UNNAMED
+from kfast.log_replay.events.announced_events import write_script
+from kfast.log_replay.log_files import read_logs
+from kfast.log_replay.steps import Steps
+from kfast.log_replay.terms.terms import find_terms
+from kfast.log_replay.wording.controller_log import FORMS
+from kfast.log_replay.wording.statements import understand
+from tests.support.log_writer import LoggedController
+from tests.support.states import read_state
+
+VERSIONS = ("2.4", "2.8", "3.9")
+BEFORE = """
+    partition  ar   isr  leader  epoch  state
+    calm-0     1,2  1,2  1       4      ONLINE
+    other-0    2,1  2,1  2       4      ONLINE
+"""
+
+
+def begin(version, text=BEFORE, controller=3, trace=True, **cluster):
+    """A cluster of three brokers whose controller has just been elected."""
+    state = read_state(text, brokers=[1, 2, 3], controller_id=-1, **cluster)
+    logged = LoggedController(state, version, trace)
+    logged.fail_over(controller)
+    return logged
+
+
+def replayed(logged, folder):
+    """A replay of the logs."""
+    logged.log.save(folder)
+    return replay(folder)
+
+
+def wrong(found):
+    """What a replay contradicts or misses."""
+    return [str(one) for one in found.contradictions]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_new_controller_may_find_partitions_without_a_record(version, tmp_path):
+    """A topic that is created while no controller is there: NewPartition, then Online at epoch 0.
+
+    Kafka 3.9, PartitionStateMachine.scala, `initializePartitionState`. Seen on 2.7.2: a topic
+    created in the second before its controller was killed.
+    """
+    logged = begin(version, BEFORE.rstrip() + """
+    fresh-0    2,3  -    -       -      -
+    fresh-1    3,1  -    -       -      -
+    """)
+    logged.change_brokers(failed=[2])
+    found = replayed(logged, tmp_path)
+    assert wrong(found) == []
+    assert found.counts["missing"] == 0
+    (line,) = [
+        row for row in found.facts.to_pylist()
+        if row["kind"] == "leader epoch" and row["subject"] == "fresh-0"
+        and "led" not in row["reason"] and row["logged"] == "0"
+    ][:1]
+    assert line["verdict"] == "predicted"
+
+
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_a_controller_may_die_within_an_event(version, tmp_path):
+    """What it has not decided by then is undone, and not missing: the next one decides it.
+
+    Seen on 2.4.1: killed between the requests to a broker that is back and the elections.
+    """
+    logged = begin(version)
+    log, state = logged.log, logged.state.copy()
+    file = log.files["broker-3/state-change.log"]
+    n_before = len(file)
+    logged.change_brokers(failed=[2])
+    del file[next(at for at in range(n_before, len(file)) if "to OnlinePartition" in file[at]):]
+    state.remove_live_brokers([2, 3])
+    state.controller_id = -1
+    following = LoggedController(state, version, trace=True)
+    following.log.files, following.log.time_ms = log.files, log.time_ms
+    following.fail_over(1)
+    following.change_brokers(started=[2])
+    found = replayed(following, tmp_path)
+    assert wrong(found) == []
+    assert found.counts["missing"] == 0
+
+
+@pytest.mark.parametrize("error", ["SessionExpiredException", "ControllerMovedException"])
+def test_what_a_replaced_controller_could_not_write_is_unknown(error, tmp_path):
+    """A controller that lost its session goes on with an event: the store refuses its writes.
+
+    Kafka 3.9, KafkaZkClient.scala, `retryRequestsUntilConnected` with the epoch's check. Seen on
+    2.7.2: a controller that was stopped for some seconds.
+    """
+    logged = begin("2.8")
+    logged.change_brokers(failed=[1])
+    logged.change_brokers(started=[1])
+    log = logged.log
+    log.pause()
+    log.write(3, "controller", "INFO [Controller id=3] Processing automatic preferred replica "
+              "leader election (kafka.controller.KafkaController)")
+    log.write(3, "controller", "INFO [Controller id=3] Starting replica leader election "
+              "(PREFERRED) for partitions calm-0 triggered by AutoTriggered "
+              "(kafka.controller.KafkaController)")
+    log.write(3, "state-change", "ERROR [Controller id=3 epoch=4] Controller 3 epoch 4 failed to "
+              "change state for partition calm-0 from OnlinePartition to OnlinePartition "
+              "(state.change.logger)")
+    log.files["broker-3/state-change.log"].append(
+        f"org.apache.zookeeper.KeeperException${error}: KeeperErrorCode"
+    )
+    log.write(3, "state-change", "INFO [Controller id=3 epoch=4] Sending UpdateMetadata request to "
+              "brokers HashSet() for 0 partitions (state.change.logger)")
+    found = replayed(logged, tmp_path)
+    assert wrong(found) == []
+
+
+def test_lines_after_the_next_election_are_unknown(tmp_path):
+    """Another controller was elected: the old one writes requests that brokers refuse."""
+    logged = begin("2.8")
+    logged.fail_over(2)
+    log = logged.log
+    log.pause()
+    log.write(3, "state-change", "INFO [Controller id=3 epoch=4] Sending UpdateMetadata request to "
+              "brokers HashSet(1, 2, 3) for 7 partitions (state.change.logger)")
+    files = log.files["broker-3/controller.log"]
+    files[:] = [line for line in files if "Resign" not in line]
+    found = replayed(logged, tmp_path)
+    assert wrong(found) == []
+    assert found.unknown_reasons[REPLACED] > 0
+
+
+def test_a_request_that_a_controller_could_not_send_is_of_its_own_term(tmp_path):
+    """Its sender says so after it has resigned, when the next controller has been elected.
+
+    Seen on 2.8.2: the line was given to the next controller's term.
+    """
+    logged = begin("2.8")
+    logged.fail_over(2)
+    logged.log.write(3, "controller", "WARN [RequestSendThread controllerId=3] Controller 3 epoch "
+                     f"{logged.state.controller_epoch - 1} fails to send request (type: "
+                     "UpdateMetadataRequest=, controllerId=3, controllerEpoch="
+                     f"{logged.state.controller_epoch - 1}, brokerEpoch=0, partitionStates=[], "
+                     "liveBrokers=) to broker b:9092 (id: 1 rack: null). Reconnecting to broker. "
+                     "(kafka.controller.RequestSendThread)")
+    logged.change_brokers(failed=[1])
+    found = replayed(logged, tmp_path)
+    assert wrong(found) == []
+
+
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_reassignments_that_go_on_have_requests_of_their_own(version, tmp_path):
+    """A new controller resumes two of them: each raises its epoch and sends for itself.
+
+    Kafka 3.9, KafkaController.scala, `maybeResumeReassignments`. Seen on 3.6.2.
+    """
+    state = read_state("""
+        partition  ar     isr  leader  epoch  adding  removing  state
+        moves-0    3,1,2  1,2  1       4      3       -         ONLINE
+        moves-1    3,2,1  1,2  2       4      3       -         ONLINE
+    """, brokers=[1, 2, 3], controller_id=-1)
+    logged = LoggedController(state, version, trace=True)
+    logged.fail_over(2)
+    text = "\n".join(logged.log.files["broker-2/state-change.log"])
+    assert "Sending LeaderAndIsr request" in text
+    assert replayed(logged, tmp_path).counts["missing"] == 0
+
+
+def test_topics_that_are_to_be_deleted_are_not_balanced(tmp_path):
+    """A check of the leaders does not count them. Seen on 3.0.2.
+
+    Kafka 3.9, KafkaController.scala, `checkAndTriggerAutoLeaderRebalance`.
+    """
+    logged = begin("2.8")
+    logged.change_brokers(failed=[1])
+    logged.delete(["calm"])
+    logged.rebalance()
+    assert wrong(replayed(logged, tmp_path)) == []
+
+
+@pytest.mark.parametrize("ending", [
+    "not in the new list of replicas 1,2. Re-electing leader",
+    "already in the new list of replicas 1,2 but is dead",
+])
+def test_a_reassignment_may_have_to_elect(ending):
+    """The line says the target, whatever becomes of the leader. Seen on 2.4.1.
+
+    Kafka 3.9, KafkaController.scala, `moveReassignedPartitionLeaderIfRequired`.
+    """
+    form, fields = FORMS.find(f"Leader -1 for partition a-0 being reassigned, is {ending}")
+    assert form.kind == "reassign_leader"
+    assert fields["replicas"] == (1, 2)
+
+
+def test_a_reassignment_after_an_election_is_not_one_that_goes_on(tmp_path):
+    """Within seconds of the election, but after the scheduler was started. Seen on 3.8.1."""
+    logged = begin("2.8")
+    log = logged.log
+    log.write(3, "controller", "INFO [Controller id=3] Leader 1 for partition calm-0 being "
+              "reassigned, is already in the new list of replicas 1,2 and is alive "
+              "(kafka.controller.KafkaController)")
+    log.save(tmp_path)
+    logs = read_logs(tmp_path)
+    statements, _ = understand(logs, Steps(None, len(logs.entries)))
+    (term,) = find_terms(statements)
+    (event,) = [one for one in write_script(statements, term) if one.kind == "reassign"]
+    assert event.fields["targets"] == {("calm", 0): (1, 2)}
+
+
+def test_a_request_has_also_the_partitions_of_refused_proposals(tmp_path):
+    """A leader asks for an ISR with an old leader epoch: no line names it, the request has it.
+
+    Kafka 3.9, KafkaController.scala, `tryProcessAlterPartition`. Seen on 3.2.3 and 3.6.2.
+    """
+    logged = begin("2.8")
+    logged.shut_down(1)
+    log, state = logged.log, logged.state
+    log.write(3, "controller", "DEBUG [Controller id=3] Updating ISRs for partitions: Set(). "
+              "(kafka.controller.KafkaController)")
+    sent = (f"INFO [Controller id=3 epoch={state.controller_epoch}] Sending UpdateMetadata "
+            "request to brokers HashSet(1, 2, 3) for {} partitions (state.change.logger)")
+    log.write(3, "state-change", sent.format(2))
+    found = replayed(logged, tmp_path)
+    assert wrong(found) == []
+    assert found.reasons[UNNAMED] == 1
+    log.files["broker-3/state-change.log"].pop()
+    log.write(3, "state-change", sent.format(3))
+    assert len(wrong(replayed(logged, tmp_path))) == 2
+
+
+def test_a_broker_may_have_refused_what_was_sent_before_it_registered_again(tmp_path):
+    """A request has the epoch of a registration that is over. Seen on 2.7.2.
+
+    Kafka 3.9, KafkaApis.scala, `isBrokerEpochStale`.
+    """
+    logged = begin("2.8")
+    logged.create_topics({"fresh": [[1, 2]]})
+    logged.change_brokers(bounced=[2])
+    file = logged.log.files["broker-2/state-change.log"]
+    file[:] = [line for line in file if "Handling LeaderAndIsr" not in line]
+    logged.log.write(2, "state-change", "INFO [Broker id=2] Follower fresh-0 starts at leader "
+                     "epoch 1 from offset 0 with high watermark 0. Previous leader epoch was -1. "
+                     "(state.change.logger)")
+    assert wrong(replayed(logged, tmp_path)) == []
