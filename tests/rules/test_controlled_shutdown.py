@@ -75,11 +75,13 @@ def test_what_nobody_can_take_over_remains():
     assert outcome.counts.codes == {"NO_ELIGIBLE_LEADER": 2}
 
 
-def test_a_newer_controller_ends_it():
-    """Section 6.0: ControllerMoved escapes the handler."""
+def test_a_newer_controller_is_answered_and_not_found_out():
+    """Section 6.3: the answer is ControllerMoved; an event of another kind makes it resign."""
     state = read_state(QUIET)
     store = Store(state)
     controller = Controller(state, store=store)
     store.elect_controller()
-    assert controller.controlled_shutdown(1).failure.name == "CONTROLLER_MOVED"
     assert controller.controlled_shutdown(1).error == "ControllerMoved"
+    assert controller.active
+    assert controller.on_broker_failure([1]).failure.name == "CONTROLLER_MOVED"
+    assert not controller.active

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -272,7 +271,12 @@ def write_isrs(ctx: Context, store: Store, request: AlterRequest) -> list[Partit
 
 def controlled_shutdown(core: Core, b: int, epoch: int = UNKNOWN_BROKER_EPOCH) -> Happened:
     """6.3."""
-    body = partial(shut_down, core, b, epoch)
+    def body() -> None:
+        try:
+            shut_down(core, b, epoch)
+        except ControllerMovedError as moved:
+            raise EventFailedError("ControllerMoved") from moved
+
     return core.event("controlled_shutdown", body, inactive="ControllerMoved")
 
 

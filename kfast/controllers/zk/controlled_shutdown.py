@@ -9,6 +9,7 @@ from __future__ import annotations
 from kfast.arguments import MAX_LONG, whole
 from kfast.controllers.zk import controller_context, fused_events
 from kfast.controllers.zk.engine import ExecutionMode, ZkEngine
+from kfast.controllers.zk.faults import ControllerMoved, EventFailed
 from kfast.journal import Outcome
 from kfast.schema import UNKNOWN_BROKER_EPOCH, PartitionState, ReplicaState, Strategy
 from kfast.state.records import Rows
@@ -38,6 +39,13 @@ def controlled_shutdown(
     remaining: list[Rows] = []
 
     def steps() -> None:
+        # Kafka answers whatever the steps raise, so that a replaced controller does not find out.
+        try:
+            take_steps()
+        except ControllerMoved as moved:
+            raise EventFailed("ControllerMoved") from moved
+
+    def take_steps() -> None:
         if engine.way_of(EVENT) is ExecutionMode.FUSED:
             remaining.append(fused_events.shut_down_broker(engine, broker))
         else:
