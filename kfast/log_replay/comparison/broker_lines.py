@@ -6,12 +6,13 @@ here.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from kfast.log_replay.brokers import NEVER, heard
 from kfast.log_replay.checks import Check, checks_of
 from kfast.log_replay.comparison.cases import Case, Compare
-from kfast.log_replay.engine.predictions import Item
+from kfast.log_replay.engine.predictions import BEGINNING, Item, Order
 
 
 def _fields_of(item: Item | None) -> dict[str, Any] | None:
@@ -102,25 +103,31 @@ def _with_record_epoch(case: Case) -> list[Check]:
 def _cached(case: Case) -> list[Check]:
     """`Cached leader info ...`: the UpdateMetadata that a broker took in, one after the other."""
     broker, logged = case.broker, case.fields["record"].stated()
-    best, best_score = None, (-1, -1)
     cached = case.brokers.rows[case.row].cached
-    last = cached.get(broker, (-1, -1))
-    for item in case.simulation.requests(
-        case.row, "update_metadata", None, case.line.entry.time
-    ):
-        if broker not in item.fields["brokers"]:
-            continue
-        same = sum(1 for key, value in logged.items() if _same(item.fields.get(key), value))
-        score = (same, 1 if item.order > last else 0)
-        if score > best_score:
-            best, best_score = item, score
-            if score == (len(logged), 1):
-                break
+    last = cached.get(broker, BEGINNING)
+    best = next((
+        item for item in _updates(case, last)
+        if all(_same(item.fields.get(key), value) for key, value in logged.items())
+    ), None)
+    if best is None:
+        best = max(_updates(case), default=None, key=lambda item: (
+            sum(_same(item.fields.get(key), value) for key, value in logged.items()),
+            item.order > last,
+        ))
     if best is None:
         best = case.from_before("update_metadata")
     if best is not None:
         cached[broker] = max(last, best.order)
     return checks_of(logged, _fields_of(best))
+
+
+def _updates(case: Case, after: Order = BEGINNING) -> Iterator[Item]:
+    """UpdateMetadata requests to the broker of a line, the oldest first."""
+    return (
+        item for item in case.simulation.requests(
+            case.row, "update_metadata", None, case.line.entry.time, after=after
+        ) if case.broker in item.fields["brokers"]
+    )
 
 
 def _same(predicted: Any, logged: Any) -> bool:

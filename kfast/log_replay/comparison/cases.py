@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from kfast.log_replay.brokers import BrokerSide
 from kfast.log_replay.checks import MISSING, Check
 from kfast.log_replay.engine.predictions import Item
-from kfast.log_replay.engine.simulation import Simulation
+from kfast.log_replay.engine.simulation import NO_CONTROLLER, Simulation
 from kfast.log_replay.wording.forms import Statement
 
 RECEIVED = frozenset({"received", "received_dump"})
@@ -67,23 +67,21 @@ class Case(NamedTuple):
         return chosen
 
     def _next(self, logged: dict[str, Any], kind: str) -> Item | None:
-        """The request that fits a line best; of equals the oldest."""
+        """The request that fits a line best, its own controller's first; of equals the oldest."""
         line, broker = self.line, self.broker
-        controller, epoch = self.fields.get("controller"), self.fields.get("controller_epoch")
+        requests = next(filter(None, (
+            [item for item in self.simulation.requests(self.row, kind, None, line.entry.time, of)
+             if _fits(item, line.kind, broker)] for of in (self.fields, NO_CONTROLLER)
+        )), [])
         used = self.brokers.rows[self.row].used.get(broker, ())
         best: Item | None = None
         best_score: tuple[int, ...] = ()
-        for item in self.simulation.requests(self.row, kind, None, line.entry.time):
-            term = item.event.term
-            right = controller in (None, term.controller) and epoch in (None, term.epoch)
-            if (best_score and right < best_score[0]) or not _fits(item, line.kind, broker):
-                continue
+        for item in requests:
             same = item.agreement(logged)
-            score = (right, same == len(logged), item.key[1] == broker, item.order not in used,
-                     same)
+            score = (same == len(logged), item.key[1] == broker, item.order not in used, same)
             if score > best_score:
                 best, best_score = item, score
-                if all(score[:4]):  # None is better.
+                if all(score[:3]):  # None is better.
                     break
         return best
 

@@ -210,23 +210,26 @@ def _may_be_unlogged(view: ClusterView, line: Statement, broker: int, n: int) ->
 def _received(
     view: ClusterView, line: Statement, broker: int, kind: str, n: int
 ) -> tuple[int, Term] | None:
-    """Number of partitions of the request that a broker speaks of, and whose it is."""
+    """Number of partitions of the request that a broker speaks of, and whose it is.
+
+    Of equals the oldest in the latest term is taken.
+    """
     time, epoch = line.entry.time, line.fields.get("controller_epoch")
     best: tuple[int, Term, tuple[Any, ...]] | None = None
     best_score: tuple[int, ...] = ()
-    for ran in view.world.simulation.ran:
+    for ran in reversed(view.world.simulation.ran):
         term = ran.event.term
         if ran.event.time > time + TIE_MS or line.fields.get("controller") not in (
             None, term.controller
         ) or (best_score[:4] == (True,) * 4 and (
-            epoch not in (None, term.epoch) or term.start <= best_score[4]
+            epoch not in (None, term.epoch) or term.start < best_score[4]
         )):
             continue
-        for step, to, count in _counts(ran, kind, broker):
+        for step, to, count in reversed(list(_counts(ran, kind, broker))):
             key = (line.kind, kind, broker, ran.event.number, step, to)
             score = (epoch in (None, term.epoch), count == n, to == broker,
                      key not in view.taken, term.start)
-            if score > best_score:
+            if score >= best_score:
                 best, best_score = (count, term, key), score
     if best is None:
         return None

@@ -139,11 +139,11 @@ def _state_at_startup(case: Case, broker: int | None, now: Any) -> Any:
         return now
     started = next((step for step, action in enumerate(ran.outcomes[0].actions)
                     if action.startswith("partition states at startup")), 0)
-    for item in simulation.items_of(case.row, "moved"):
-        if item.event is ran.event and item.step > started and item.key[1] == broker and (
-            item.key[-1] != "OnlinePartition"
-        ):
-            return item.key[2]
+    for item in reversed(simulation.items_of(case.row, "moved")):
+        if item.event is not ran.event:
+            break
+        if item.step > started and item.key[1] == broker and item.key[-1] != "OnlinePartition":
+            now = item.key[2]  # The first of them has the state before all.
     return now
 
 
@@ -181,8 +181,8 @@ def _leader(case: Case) -> list[Check]:
 
 def _leader_before(case: Case) -> list[Check]:
     """A leader that the event itself may have replaced."""
-    logged, now = case.fields["leader"], case.leader()
-    before = case.simulation.leaders_at_start.get(case.row, now)
+    logged, now, leaders = case.fields["leader"], case.leader(), case.simulation.leaders_at_start
+    before = leaders[case.row] if case.row < len(leaders) else now
     return [Check("leader", logged, now if now == logged else before)]
 
 

@@ -166,11 +166,12 @@ def run_event(world: World, event: LogEvent) -> Ran:
     before, registered = list(simulation.possibility), simulation.registered
     rows = simulation.rows
     ran = run(simulation, event)
-    for partition, some in rows.items():
-        for row in some:
-            if row not in simulation.rows.get(partition, ()):
-                world.bury(row, before[row])
-    world.reset(before)
+    if simulation.rows is not rows:  # Some were created or freed.
+        for partition, some in rows.items():
+            for row in some:
+                if row not in simulation.rows.get(partition, ()):
+                    world.bury(row, before[row])
+        world.reset(before)
     if event.kind == "resume":
         _remember_all(world)
     if event.kind == "failover":

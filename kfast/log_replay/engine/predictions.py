@@ -10,6 +10,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from kfast.journal import Outcome
@@ -18,6 +19,13 @@ from kfast.state import Leadership
 
 Key = tuple[Any, ...]
 Made = tuple[int, Key, int, dict[str, Any]]
+Order = tuple[float, int]
+Tables = dict[str, list[dict[str, Any]]]
+Places = Mapping[tuple[str, int], int]
+
+BEGINNING: Order = (-1, -1)
+"""A place before all items."""
+
 _RECORD = ("leader", "leader_epoch", "isr", "version", "controller_epoch", "replicas", "adding",
            "removing", "is_new", "recovery")
 _METADATA = ("leader", "leader_epoch", "isr", "version", "controller_epoch", "replicas")
@@ -52,7 +60,7 @@ class Item:
     is_stated: bool = False
 
     @property
-    def order(self) -> tuple[float, int]:
+    def order(self) -> Order:
         """Place among all items of the cluster."""
         return self.event.number, self.step
 
@@ -62,6 +70,8 @@ class Item:
             return 0
         return sum(1 for name, value in logged.items() if self.fields.get(name) == value)
 
+
+order_of = attrgetter("order")
 
 MOST_KEPT = 64
 """Items of one kind that are kept of a row: lines are about the latest."""
@@ -140,15 +150,22 @@ class Sending:
         return {(kind, broker) for kind, brokers in kinds.items() for broker in brokers}
 
 
+def tables_of(outcome: Outcome) -> Tables:
+    """The rows of each of an outcome's tables."""
+    return {name: table.to_pylist() for name, table in outcome.tables.items()}
+
+
 def items_of(
-    outcome: Outcome, places: dict[tuple[str, int], int], known: Mapping[int, Leadership],
-    epoch: int, leaders: Mapping[int, int], *, tells_all: bool,
+    tables: Tables, batches: Sequence[Mapping[str, Any]], places: Places,
+    known: Mapping[int, Leadership], epoch: int, leaders: Sequence[int], *, tells_all: bool,
 ) -> Iterator[Made]:
     """Items of one event: row, key, step and values.
 
     Parameters
     ----------
-    outcome : Outcome
+    tables : dict
+    batches : sequence of mapping
+        Of the outcome.
     places : dict
         Rows by topic, as the state calls it, and partition.
     known : mapping of row to Leadership
@@ -156,45 +173,41 @@ def items_of(
         several replicas at once.
     epoch : int
         Of the controller.
-    leaders : mapping of row to int
+    leaders : sequence of int
         Leader of each row after the event.
     tells_all : bool
         Whether requests are logged that go nowhere, as their broker is gone (before 2.2).
     """
-    moved = outcome.transitions.to_pylist()
-    yield from _transitions(moved, places)
-    yield from _elections(outcome, moved, places)
-    yield from _not_needed(outcome, moved, places, leaders)
-    yield from _refusals(outcome, places)
-    yield from _shrinks(outcome, moved, places, known, epoch)
-    yield from _requests(outcome, places)
+    yield from _transitions(tables, places)
+    yield from _elections(tables, places)
+    yield from _not_needed(tables, places, leaders)
+    yield from _refusals(tables, places)
+    yield from _shrinks(tables, places, known, epoch)
+    up = {batch["step"]: frozenset(batch["registered"]) for batch in batches}
+    yield from _requests(tables, places, up)
     if tells_all:
-        yield from _unsent(outcome, places)
-    yield from _metadata(outcome, places)
+        yield from _unsent(tables, places, up)
+    yield from _metadata(tables, places)
 
 
-def _place(row: dict[str, Any], places: dict[tuple[str, int], int]) -> int:
+def _place(row: dict[str, Any], places: Places) -> int:
     return places.get((row["topic"], row["partition"]), -1)
 
 
-def _transitions(
-    moved: list[dict[str, Any]], places: dict[tuple[str, int], int]
-) -> Iterator[Made]:
-    for row in moved:
+def _transitions(tables: Tables, places: Places) -> Iterator[Made]:
+    for row in tables["transitions"]:
         at = _place(row, places)
         key: Key = ("moved", row["broker_id"], row["from_state"], row["to_state"])
         yield at, key, row["step"], {}
 
 
-def _elections(
-    outcome: Outcome, moved: list[dict[str, Any]], places: dict[tuple[str, int], int]
-) -> Iterator[Made]:
+def _elections(tables: Tables, places: Places) -> Iterator[Made]:
     """Records of partitions that came Online, with the state they came from."""
     before = {
         (row["step"], row["topic"], row["partition"]): row["from_state"]
-        for row in moved if row["broker_id"] is None
+        for row in tables["transitions"] if row["broker_id"] is None
     }
-    for row in outcome.elections.to_pylist():
+    for row in tables["elections"]:
         if row["code"] not in ("ELECTED", "INITIALIZED"):
             continue
         state = before.get((row["step"], row["topic"], row["partition"]))
@@ -204,32 +217,26 @@ def _elections(
         yield _place(row, places), ("led", state, "OnlinePartition"), row["step"], fields
 
 
-def _not_needed(
-    outcome: Outcome, moved: list[dict[str, Any]], places: dict[tuple[str, int], int],
-    leaders: Mapping[int, int],
-) -> Iterator[Made]:
+def _not_needed(tables: Tables, places: Places, leaders: Sequence[int]) -> Iterator[Made]:
     """Partitions put Online without an election: their preferred replica leads (before 1.1)."""
-    tried = {
-        (row["step"], row["topic"], row["partition"]) for row in outcome.elections.to_pylist()
-    }
-    for row in moved:
+    tried = {(row["step"], row["topic"], row["partition"]) for row in tables["elections"]}
+    for row in tables["transitions"]:
         if row["broker_id"] is None and row["to_state"] == "OnlinePartition" and (
             (row["step"], row["topic"], row["partition"]) not in tried
         ):
             at = _place(row, places)
             key: Key = ("led", row["from_state"], row["to_state"])
-            yield at, key, row["step"], {"leader": leaders.get(at)}
+            yield at, key, row["step"], {"leader": leaders[at] if at >= 0 else None}
 
 
-def _refusals(outcome: Outcome, places: dict[tuple[str, int], int]) -> Iterator[Made]:
-    for row in outcome.refusals.to_pylist():
+def _refusals(tables: Tables, places: Places) -> Iterator[Made]:
+    for row in tables["refusals"]:
         key: Key = ("failed", row["broker_id"], row["from_state"], row["to_state"])
         yield _place(row, places), key, row["step"], {"code": row["code"]}
 
 
 def _shrinks(
-    outcome: Outcome, moved: list[dict[str, Any]], places: dict[tuple[str, int], int],
-    known: Mapping[int, Leadership], epoch: int,
+    tables: Tables, places: Places, known: Mapping[int, Leadership], epoch: int
 ) -> Iterator[Made]:
     """Records after a replica became Offline: the additions of the same step, in order.
 
@@ -237,18 +244,18 @@ def _shrinks(
     """
     added: dict[tuple[int, str, int], list[dict[str, Any]]] = {}
     told: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for row in outcome.additions.to_pylist():
+    for row in tables["additions"]:
         if row["kind"] == "LeaderAndIsr":
             added.setdefault((row["step"], row["topic"], row["partition"]), []).append(row)
             told.setdefault((row["topic"], row["partition"]), []).append(row)
     turn: dict[tuple[int, str, int], int] = {}
     stops = {
         (row["step"], row["topic"], row["partition"], row["broker_id"])
-        for row in outcome.requests.to_pylist() if row["delete"] is False
+        for row in tables["requests"] if row["delete"] is False
     }
     begun: dict[tuple[int, str, int], Leadership] = {}
     latest: dict[int, Leadership] = {}
-    gone = [row for row in moved
+    gone = [row for row in tables["transitions"]
             if row["broker_id"] is not None and row["to_state"] == "OfflineReplica"]
     leaving: dict[tuple[int, str, int], set[int]] = {}
     for row in gone:
@@ -315,9 +322,10 @@ def _without(record: Leadership, broker: int) -> Leadership:
     )
 
 
-def _requests(outcome: Outcome, places: dict[tuple[str, int], int]) -> Iterator[Made]:
-    up = {batch["step"]: frozenset(batch["registered"]) for batch in outcome.batches}
-    for row in outcome.requests.to_pylist():
+def _requests(
+    tables: Tables, places: Places, up: Mapping[int, frozenset[int]]
+) -> Iterator[Made]:
+    for row in tables["requests"]:
         at, broker = _place(row, places), row["broker_id"]
         if row["kind"] == "LeaderAndIsr":
             fields = {name: _value(row[name]) for name in _RECORD}
@@ -328,11 +336,12 @@ def _requests(outcome: Outcome, places: dict[tuple[str, int], int]) -> Iterator[
             yield at, ("stop_replica", broker), row["step"], fields
 
 
-def _unsent(outcome: Outcome, places: dict[tuple[str, int], int]) -> Iterator[Made]:
+def _unsent(
+    tables: Tables, places: Places, up: Mapping[int, frozenset[int]]
+) -> Iterator[Made]:
     """LeaderAndIsr requests to brokers that are not registered."""
-    up = {batch["step"]: frozenset(batch["registered"]) for batch in outcome.batches}
     found: dict[tuple[int, int, int], dict[str, Any]] = {}
-    for row in outcome.additions.to_pylist():
+    for row in tables["additions"]:
         if row["kind"] != "LeaderAndIsr":
             continue
         for broker in set(row["to"]) - up.get(row["step"], frozenset()):
@@ -344,11 +353,11 @@ def _unsent(outcome: Outcome, places: dict[tuple[str, int], int]) -> Iterator[Ma
         yield at, ("leader_and_isr", broker), step, fields
 
 
-def _metadata(outcome: Outcome, places: dict[tuple[str, int], int]) -> Iterator[Made]:
+def _metadata(tables: Tables, places: Places) -> Iterator[Made]:
     recipients: dict[int, list[int]] = {}
-    for row in outcome.update_metadata_brokers.to_pylist():
+    for row in tables["update_metadata_brokers"]:
         recipients.setdefault(row["step"], []).append(row["broker_id"])
-    for row in outcome.update_metadata.to_pylist():
+    for row in tables["update_metadata"]:
         fields = {name: _value(row[name]) for name in _METADATA}
         fields["brokers"] = tuple(recipients.get(row["step"], ()))
         yield _place(row, places), ("update_metadata",), row["step"], fields
@@ -358,13 +367,13 @@ def _value(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def sendings_of(outcome: Outcome, first: int) -> list[Sending]:
+def sendings_of(tables: Tables, n_steps: int, first: int) -> list[Sending]:
     """Batch of each step from a number on: also an empty one, of transitions that ask nobody.
 
     A step without a partition or replica to move has no batch.
     """
-    found = [Sending(first + step) for step in range(len(outcome.actions))]
-    for row in outcome.requests.to_pylist():
+    found = [Sending(first + step) for step in range(n_steps)]
+    for row in tables["requests"]:
         sending, broker = found[row["step"]], row["broker_id"]
         if row["kind"] == "LeaderAndIsr":
             leads, follows = sending.leads.get(broker, (0, 0))
@@ -374,12 +383,9 @@ def sendings_of(outcome: Outcome, first: int) -> list[Sending]:
             sending.deletes[broker] = sending.deletes.get(broker, 0) + 1
         else:
             sending.stops[broker] = sending.stops.get(broker, 0) + 1
-    for row in outcome.update_metadata.to_pylist():
+    for row in tables["update_metadata"]:
         found[row["step"]].n_partitions += 1
-    for row in outcome.update_metadata_brokers.to_pylist():
+    for row in tables["update_metadata_brokers"]:
         found[row["step"]].recipients = (*found[row["step"]].recipients, row["broker_id"])
-    moved = {
-        first + step for table in (outcome.transitions, outcome.refusals)
-        for step in table.column("step").to_pylist()
-    }
+    moved = {first + row["step"] for name in ("transitions", "refusals") for row in tables[name]}
     return [sending for sending in found if sending.asked or sending.step in moved]

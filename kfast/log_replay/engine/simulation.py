@@ -8,8 +8,11 @@ Sections are those of docs/controller.md.
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,12 +23,16 @@ from kfast import schema
 from kfast.controllers import Controller, Profile
 from kfast.journal import Outcome
 from kfast.log_replay.engine.predictions import (
+    BEGINNING,
     Item,
     Key,
+    Order,
     RowItems,
     Sending,
     items_of,
+    order_of,
     sendings_of,
+    tables_of,
 )
 from kfast.log_replay.engine.rows import (
     Possibility,
@@ -54,6 +61,9 @@ LEVEL_OF_DECIDED = DECIDED | {"moved", "leader_and_isr"}
 """Items whose lines are at the level of those, or below it."""
 
 RECORD_FIELDS = ("leader", "leader_epoch", "isr", "version")
+
+NO_CONTROLLER: Mapping[str, Any] = {}
+"""Of a line that does not say whose request it is about."""
 
 NO_ITEMS = RowItems()
 """Of a row that nothing is predicted of; never changed."""
@@ -97,7 +107,7 @@ class Simulation:
         self.ran: list[Ran] = []
         self.asked_to_lead: list[tuple[LogEvent, frozenset[int]]] = []
         self.leaders_before: dict[int, int] = {}
-        self.leaders_at_start: dict[int, int] = {}
+        self.leaders_at_start: list[int] = []
         self.records_before: dict[int, Leadership] = {}
         self.imbalance: dict[int, tuple[int, int, float]] = {}
         self.alone = True
@@ -208,13 +218,15 @@ class Simulation:
         A row that was free stands for another partition, even if its name is the same.
         """
         state = self.state
-        for row in range(len(self.possibility), state.n_partitions):
+        n_rows = len(self.possibility)
+        for row in range(n_rows, state.n_partitions):
             self.possibility.append(self._created(row, event))
         was_vacant, self.vacant = self.vacant, set(state.free_rows.tolist())
         for row in was_vacant - self.vacant:
             self.possibility[row] = self._created(row, event)
             self.items.pop(row, None)
-        self._name(self.possibility)
+        if was_vacant != self.vacant or len(self.possibility) > n_rows:
+            self._name(self.possibility)
         self.freed = {}
         for row in np.flatnonzero(state.records["flags"] & schema.FLAG_ASSIGNED == 0).tolist():
             self.freed.setdefault(self.possibility[row].partition, []).append(row)
@@ -333,13 +345,11 @@ class Simulation:
         """Targets of reassignments that are under way, by row, where they are kept apart."""
         return self.state.reassignment_targets
 
-    def _leaders(self) -> dict[int, int]:
+    def _leaders(self) -> list[int]:
         """Id of each row's leader; -1 for none."""
-        ids = self.state.broker_id
-        return {
-            row: int(ids[leader]) if leader >= 0 else -1
-            for row, leader in enumerate(self.state.records["leader"].tolist())
-        }
+        leader = self.state.records["leader"]
+        ids: list[int] = np.append(self.state.broker_id, -1)[np.maximum(leader, -1)].tolist()
+        return ids
 
     def begin(self, event: LogEvent) -> None:
         """Take down what an event may change, before it does."""
@@ -371,11 +381,11 @@ class Simulation:
     def _note_doubly_dead(self, registered: set[int]) -> None:
         """Records from which several dead replicas are taken out."""
         state = self.state
-        for row in range(len(self.possibility)):
-            if int(state.partition[row]) < 0:
-                continue
-            if len(set(state.assignment(row).replicas) - registered) > 1:
-                self._note_record(row)
+        dead = ~np.isin(state.broker_id, list(registered))
+        assigned = np.arange(state.n_slots) < state.records["n_replicas"][:, np.newaxis]
+        n_dead = (assigned & dead[np.where(assigned, state.replicas, 0)]).sum(axis=1)
+        for row in np.flatnonzero((n_dead > 1) & (state.partition >= 0)).tolist():
+            self._note_record(row)
 
     def _note_record(self, row: int) -> None:
         leadership = self.stored_record(row)
@@ -438,10 +448,13 @@ class Simulation:
         if logged and self.possibility[row].starts:  # Counts from an unknown start tell nothing.
             is_unknown = dict(zip(COUNTED, self.possibility[row].unknown(), strict=True))
             logged = {name: v for name, v in logged.items() if not is_unknown.get(name)}
-        concerned = {id(ran.event) for ran in self.window(time, term)}
+        concerned = {id(ran.event): ran.event.number for ran in self.window(time, term)}
+        oldest = min(concerned.values(), default=math.inf)
         best: Item | None = None
         best_score = (False, -1)
         for item in reversed(items.of(key[0])):
+            if item.event.number < oldest:
+                break
             if item.key != key or id(item.event) not in concerned:
                 continue
             score = (by not in items.takers.get(item.serial, ()), item.agreement(logged))
@@ -467,11 +480,22 @@ class Simulation:
         return self.items.get(row, NO_ITEMS).of(kind)
 
     def requests(
-        self, row: int, kind: str, broker: int | None, until: int
+        self, row: int, kind: str, broker: int | None, until: int,
+        of: Mapping[str, Any] = NO_CONTROLLER, after: Order = BEGINNING,
     ) -> Iterator[Item]:
-        """Requests about a row that were sent before some time, the oldest first."""
-        for item in self.items_of(row, kind):
-            if item.time <= until + TIE_MS and not item.fields.get("unsent") and (
+        """Requests about a row that were sent before some time, the oldest first.
+
+        `of` may name the controller and the controller epoch that sent them, `after` the place
+        behind which they begin.
+        """
+        controller, epoch = of.get("controller"), of.get("controller_epoch")
+        items = self.items_of(row, kind)
+        first = bisect.bisect_right(items, after, key=order_of) if after != BEGINNING else 0
+        for item in itertools.islice(items, first, None):
+            term = item.event.term
+            if (controller is None or term.controller == controller) and (
+                epoch is None or term.epoch == epoch
+            ) and item.time <= until + TIE_MS and not item.fields.get("unsent") and (
                 broker is None or item.key[1] == broker
             ):
                 yield item
@@ -505,20 +529,20 @@ class Simulation:
         first = 0
         new: list[tuple[int, Item]] = []
         epoch = event.term.epoch if event.term.epoch is not None else -1
-        for outcome in outcomes:
-            if not outcome.actions:
-                continue
-            places = {
-                (p.topic, p.partition[1]): row for row, p in enumerate(self.possibility)
-                if row not in before or row not in self.vacant  # It was there, or is now.
-            }
+        acted = [outcome for outcome in outcomes if outcome.actions]
+        places = {
+            (p.topic, p.partition[1]): row for row, p in enumerate(self.possibility)
+            if row not in before or row not in self.vacant  # It was there, or is now.
+        } if acted else {}
+        for outcome in acted:
+            tables = tables_of(outcome)
             made = items_of(
-                outcome, places, self.records_before, epoch, self._leaders(),
+                tables, outcome.batches, places, self.records_before, epoch, self._leaders(),
                 tells_all=not self.controller.profile.has_broker_epochs,
             )
             new += [(row, Item(event, first + step, event.time, key, fields))
                     for row, key, step, fields in made]
-            sendings += sendings_of(outcome, first)
+            sendings += sendings_of(tables, len(outcome.actions), first)
             first += len(outcome.actions)
         for row, item in new:
             self.items.setdefault(row, RowItems()).add(item)

@@ -6,7 +6,6 @@ state-change.log tell what must have happened; such an event is marked `inferred
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -167,7 +166,8 @@ class _Writer:
         """
         found: dict[str, Collection[Any]] = {}
         until = self.statements[number].entry.time + CLAIM_MS
-        for line in itertools.islice(self.statements, number, None):
+        for at in range(number, len(self.statements)):
+            line = self.statements[at]
             if line.entry.time > until:
                 break
             if line.actor_id != self.term.controller:

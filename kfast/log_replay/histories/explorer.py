@@ -240,7 +240,7 @@ class Explorer:
         world = before.only(partitions)
         simulation, point = world.simulation, self.stretch.point
         chosen = [
-            possibility for possibility, _, _ in self.world.lives(partitions)
+            possibility for possibility, _, _ in self.world.lives(sorted(partitions))
             if possibility.starts and possibility.starts[-1].point is point
         ]
         if chosen:
