@@ -104,13 +104,15 @@ class BrokerSide:
 
     def remembered(
         self, simulation: Simulation, broker: int, row: int, now: Item | None, *,
-        refused_old: bool = False,
+        of_this_term: bool = False,
     ) -> Heard | None:
         """What a broker remembers before a request; None where it is not known.
 
         It has taken in every request since its process started, whether a line says so or not;
-        with `refused_old`, of those from before it registered again only what a line says that it
-        became: such a request has the old broker epoch (KafkaApis.scala, `isBrokerEpochStale`).
+        with `of_this_term`, of those that an earlier controller sent, or that came from before it
+        registered again, only what a line says that it became. A controller that ends drops what
+        it has not sent (ControllerChannelManager.scala, `shutdown`), and a request with an old
+        broker epoch is refused (KafkaApis.scala, `isBrokerEpochStale`).
         """
         fresh = self.fresh.get(broker)
         if fresh is None and broker in self.fresh and simulation.possibility[row].is_old:
@@ -120,7 +122,8 @@ class BrokerSide:
 
         def came(item: Item) -> bool:
             earlier = item.time >= since and (now is None or item.order < now.order)
-            if refused_old and item.time < registered:
+            of_another = now is not None and item.event.term is not now.event.term
+            if of_this_term and (of_another or item.time < registered):
                 return False
             return item.key[1] == broker and earlier and not item.fields.get("unsent")
 

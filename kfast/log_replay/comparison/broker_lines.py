@@ -54,7 +54,7 @@ def _previous(case: Case, item: Item | None) -> list[Check]:
             side.start(broker, side.registered_at.get(broker, 0))
     known = side.remembered(case.simulation, broker, case.row, item)
     if known is not None and known.leader_epoch != logged:
-        older = side.remembered(case.simulation, broker, case.row, item, refused_old=True)
+        older = side.remembered(case.simulation, broker, case.row, item, of_this_term=True)
         known = older if older is not None and older.leader_epoch == logged else known
     epoch, leader = (None, None) if known is None else known
     checks = [Check("previous leader epoch", logged, epoch,

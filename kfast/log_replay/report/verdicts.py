@@ -173,7 +173,10 @@ class Checker:
             self.world.rebuild(replaced, added)
 
     def _note_least(self, row: int, start: Start, before: Leadership) -> None:
-        """Epochs never fall: an adopted one below the last is contradicted by it."""
+        """Epochs never fall: an adopted one below the last is contradicted by it.
+
+        Where events may be hidden, by one that was adopted from a line and has not changed since.
+        """
         possibility = self.world.simulation.possibility[row]
         epoch_open, version_open, _ = possibility.unknown()
         if not epoch_open and not version_open and made_anew(
@@ -183,7 +186,12 @@ class Checker:
         for name, is_open in (("leader_epoch", epoch_open), ("version", version_open)):
             adopted = getattr(start, name)
             least = getattr(before, name) + int(start.leader != before.leader)
-            if not is_open and adopted is not None and adopted < least:
+            is_stated = bool(possibility.starts) and (
+                getattr(possibility.starts[-1], name) == getattr(before, name)
+            )
+            if not is_open and adopted is not None and adopted < least and (
+                is_stated or not self.cluster_view.why_unknown([possibility.partition])
+            ):
                 self.least[possibility.partition, name] = least
 
     def _readopt(self, row: int, start: Start) -> None:
@@ -302,7 +310,7 @@ class Checker:
             check, reason = check._replace(predicted=None), reason or hidden or REMEMBERED
             verdict, hidden = unpredicted(reason), ""
         least = self.least.pop(name, None)
-        if least is not None and not self.cluster_view.why_unknown([partition]):
+        if least is not None:
             check = check._replace(predicted=f"at least {least}")
             verdict, reason, hidden = CONTRADICTED, "", ""
         if hidden:
