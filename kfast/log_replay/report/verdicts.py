@@ -186,8 +186,9 @@ class Checker:
         for name, is_open in (("leader_epoch", epoch_open), ("version", version_open)):
             adopted = getattr(start, name)
             least = getattr(before, name) + int(start.leader != before.leader)
-            is_stated = bool(possibility.starts) and (
-                getattr(possibility.starts[-1], name) == getattr(before, name)
+            is_stated = possibility.partition in self.cluster_view.stated_at or (
+                bool(possibility.starts)
+                and getattr(possibility.starts[-1], name) == getattr(before, name)
             )
             if not is_open and adopted is not None and adopted < least and (
                 is_stated or not self.cluster_view.why_unknown([possibility.partition])
