@@ -342,7 +342,7 @@ class Checker:
         is_behind = check.counted and check.predicted is not MISSING and (
             check.logged < check.predicted
         )
-        if is_behind and not self.cluster_view.is_unassigned(partition):
+        if is_behind:
             return ""
         return self.cluster_view.why_unknown([partition])
 
