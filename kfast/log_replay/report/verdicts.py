@@ -344,7 +344,8 @@ class Checker:
         )
         if is_behind:
             return ""
-        return self.cluster_view.why_unknown([partition])
+        why = self.cluster_view.why_unknown([partition])
+        return "" if check.counted and why == UNASSIGNED else why
 
 
 # --- what was adopted ---------------------------------------------------------------------------
