@@ -27,7 +27,7 @@ ROLES = frozenset({"became_leader", "became_follower"})
 
 
 @dataclass
-class Story:
+class PartitionHistory:
     """What brokers' lines have said of a partition.
 
     Attributes
@@ -52,7 +52,7 @@ class Receivers:
     """Brokers that receive requests; judges their lines one after the other."""
 
     def __init__(self) -> None:
-        self.stories: dict[Partition, Story] = {}
+        self.histories: dict[Partition, PartitionHistory] = {}
         self.controllers: dict[int, int] = {}
         self.sizes: dict[tuple[int | None, str, int], int] = {}
 
@@ -61,8 +61,8 @@ class Receivers:
         fields = line.fields
         if line.kind == "process_started":
             started: Any = fields.get("broker", line.actor_id)
-            for story in self.stories.values():
-                story.handled.pop(started, -1)
+            for history in self.histories.values():
+                history.handled.pop(started, -1)
         if line.actor != "broker":
             return
         if "controller_epoch" in fields and not fields.get("epoch_is_records"):
@@ -75,8 +75,8 @@ class Receivers:
             yield _judged(number, f"broker {line.actor_id}",
                           Check("partitions", fields["n"], size))
         for partition, about in subjects(line):
-            story = self.stories.setdefault(partition, Story())
-            for check in self._checks(line, about, story):
+            history = self.histories.setdefault(partition, PartitionHistory())
+            for check in self._checks(line, about, history):
                 yield _judged(number, name_of(partition), check)
 
     def _of_controller(self, fields: dict[str, Any], number: int) -> Fact:
@@ -90,8 +90,10 @@ class Receivers:
                            Check("controller", fields["controller"], known))
         return _judged(number, "controller", Check("controller epoch", epoch, None))
 
-    def _checks(self, line: Statement, about: dict[str, Any], story: Story) -> Iterator[Check]:
-        """What a line says of a partition beside what lines before it told."""
+    def _checks(
+        self, line: Statement, about: dict[str, Any], history: PartitionHistory
+    ) -> Iterator[Check]:
+        """What a line says of a partition beside what lines before it have said."""
         broker = line.actor_id
         assert broker is not None
         record = about.get("record")
@@ -99,12 +101,13 @@ class Receivers:
         if line.kind == "became_leader":
             values["leader"] = broker
         epoch, version = values.get("leader_epoch"), values.get("version")
-        if _is_made_again(line, values, story, broker):
-            story.leaders, story.records, story.handled, story.latest = {}, {}, {}, {}
-        known: dict[str, Any] = dict(story.records.get(version, {}) if version is not None else {})
-        if epoch in story.leaders:
-            known["leader"] = story.leaders[epoch]
-        handled = story.handled.get(broker)
+        if _is_made_again(line, values, history, broker):
+            history.leaders, history.records, history.handled, history.latest = {}, {}, {}, {}
+        record_of_version = history.records.get(version, {}) if version is not None else {}
+        known: dict[str, Any] = dict(record_of_version)
+        if epoch in history.leaders:
+            known["leader"] = history.leaders[epoch]
+        handled = history.handled.get(broker)
         if line.kind == "same_epoch":
             known["leader_epoch"] = handled
         for name in NAMED:
@@ -121,40 +124,40 @@ class Receivers:
                 yield Check("role", "follower", "leader" if is_leader else "follower")
         elif line.kind == "old_epoch" and "current" in about:
             yield Check("current leader epoch", about["current"], handled)
-        self._remember(line, values, story, broker)
+        self._remember(line, values, history, broker)
 
     def _remember(
-        self, line: Statement, values: dict[str, Any], story: Story, broker: int
+        self, line: Statement, values: dict[str, Any], history: PartitionHistory, broker: int
     ) -> None:
         leader, epoch = values.get("leader"), values.get("leader_epoch")
         version = values.get("version")
         if line.kind in ROLES or line.kind == "same_epoch":
-            story.handled[broker] = values["leader_epoch"]
+            history.handled[broker] = values["leader_epoch"]
         elif line.kind == "stopping" and values.get("delete"):
-            story.handled.pop(broker, None)
+            history.handled.pop(broker, None)
         if epoch is None or leader is None or leader < -1:
             return
-        story.leaders.setdefault(epoch, leader)
+        history.leaders.setdefault(epoch, leader)
         if version is not None:
-            story.latest[broker] = epoch, version
+            history.latest[broker] = epoch, version
         if version is not None and values.get("isr") is not None:
-            story.records.setdefault(version, {
+            history.records.setdefault(version, {
                 "leader": leader, "leader_epoch": epoch, "isr": values["isr"],
             })
 
 
 def _is_made_again(
-    line: Statement, values: dict[str, Any], story: Story, broker: int
+    line: Statement, values: dict[str, Any], history: PartitionHistory, broker: int
 ) -> bool:
     """Whether a topic was made again: a broker knows it no more, or its counts have fallen."""
     epoch, version, leader = (values.get(name) for name in ("leader_epoch", "version", "leader"))
     if epoch is None or line.kind == "old_epoch":
         return False
     if line.fields.get("previous") == NEVER.leader_epoch:
-        return broker in story.handled
-    last_epoch, last_version = story.latest.get(broker, (0, 0))
+        return broker in history.handled
+    last_epoch, last_version = history.latest.get(broker, (0, 0))
     if not epoch:
-        return last_epoch > 0 or leader not in (None, story.leaders.get(0, leader))
+        return last_epoch > 0 or leader not in (None, history.leaders.get(0, leader))
     return version is not None and epoch < last_epoch and version < last_version
 
 

@@ -12,7 +12,7 @@ from kfast.log_replay.engine.simulation import NO_CONTROLLER, Simulation
 from kfast.log_replay.wording.forms import Statement
 
 RECEIVED = frozenset({"received", "received_dump"})
-"""Lines that begin the story of a partition in a request."""
+"""The first line of a broker about a partition in a request."""
 
 LEADS = {
     "became_leader": True, "already_leader": True,

@@ -243,11 +243,11 @@ def _shrinks(
     Of a partition that is being deleted nobody is told, so no addition says them.
     """
     added: dict[tuple[int, str, int], list[dict[str, Any]]] = {}
-    told: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    requested: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for row in tables["additions"]:
         if row["kind"] == "LeaderAndIsr":
             added.setdefault((row["step"], row["topic"], row["partition"]), []).append(row)
-            told.setdefault((row["topic"], row["partition"]), []).append(row)
+            requested.setdefault((row["topic"], row["partition"]), []).append(row)
     turn: dict[tuple[int, str, int], int] = {}
     stops = {
         (row["step"], row["topic"], row["partition"], row["broker_id"])
@@ -277,9 +277,8 @@ def _shrinks(
             yield at, key, row["step"], fields
         others = leaving[name] - {row["broker_id"]}
         if at in known and (others or not records):
-            start = begun.setdefault(
-                name, _told_last(told.get(name[1:], ()), row["step"]) or latest.get(at, known[at])
-            )
+            last = _last_added(requested.get(name[1:], ()), row["step"])
+            start = begun.setdefault(name, last or latest.get(at, known[at]))
             stopped = (*name, row["broker_id"]) in stops
             for before, after in _in_any_order(start, row["broker_id"], sorted(others)):
                 yield at, key, row["step"], {
@@ -293,7 +292,7 @@ def _shrinks(
                 latest[at] = _without(latest.get(at, start), row["broker_id"])
 
 
-def _told_last(additions: Sequence[dict[str, Any]], step: int) -> Leadership | None:
+def _last_added(additions: Sequence[dict[str, Any]], step: int) -> Leadership | None:
     """The record that brokers were told last before a step."""
     earlier = [row for row in additions if row["step"] < step]
     return None if not earlier else Leadership(**{

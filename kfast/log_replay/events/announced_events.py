@@ -39,7 +39,7 @@ MAKES_ONLINE = frozenset({"failover", "resume", "brokers", "dir_failure", "reass
 TELLS_NOBODY = frozenset({
     "failover", "resume", "shutdown", "topics", "partitions", "dir_failure", "dir_answer",
 })
-"""Events that may move partitions or replicas of which nobody is told."""
+"""Events that may move partitions or replicas of which nobody is answer."""
 
 FAILS_DELETIONS = frozenset({"brokers", "dir_failure", "failover"})
 """Events that halt deletions: replicas go offline.
@@ -286,9 +286,9 @@ class _Writer:
             for replica in failures
         ):
             return None  # A reassignment drops replicas without waiting for an answer.
-        told = take_answer(self.answers, batch, failures)
-        if told is not None:
-            fields = {"broker": told.broker, "failures": told.failures}
+        answer = take_answer(self.answers, batch, failures)
+        if answer is not None:
+            fields = {"broker": answer.broker, "failures": answer.failures}
         elif failures:
             if not self._is_deleting(batch) or (any(failures.values()) and event is not None and (
                 event.kind in FAILS_DELETIONS and batch.time - event.time < COVERED_MS
@@ -301,7 +301,7 @@ class _Writer:
         else:
             self.asked.discard(min(self.asked))
         return LogEvent("deleted", batch.time, batch.statements[0], fields, self.term,
-                        inferred=told is None)
+                        inferred=answer is None)
 
     def _is_answer(self, event: LogEvent, batch: Batch) -> bool:
         """Whether a batch is what an answer to a deletion leaves: nobody is told anything."""

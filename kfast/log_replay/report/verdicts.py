@@ -105,8 +105,8 @@ class Checker:
         absent = set(self.cluster.absent_controller_lines)
         receivers = Receivers()
         for number in sorted([*self.cluster.lines, *absent]) if absent else ():
-            told = list(receivers.facts(self.statements[number], number))
-            self.facts += told if number in absent else ()
+            received = list(receivers.facts(self.statements[number], number))
+            self.facts += received if number in absent else ()
         for number in self.cluster.replaced_lines:
             self.facts += unjudged_facts(self.statements[number], number, REPLACED)
         pending = deque(self.cluster.events)
