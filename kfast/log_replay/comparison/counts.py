@@ -66,7 +66,7 @@ def _refused(view: ClusterView, line: Statement, n_changed: int, n: int) -> Send
     """The request that may tell of partitions too whose ISR change was refused.
 
     A leader asks for many at once. No line tells of those whose leader epoch is higher than it
-    knows, and the request has all of them (6.10).
+    knows, and the request has all of them (docs/controller.md, section 6.10).
     """
     simulation = view.world.simulation
     ran = next(iter(view.window(line.entry.time)), None)
