@@ -25,7 +25,11 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
+
+if TYPE_CHECKING:
+    from kafka import KafkaAdminClient
 
 JARS = Path.home() / ".cache" / "kfast-tests"
 """Where the class path of each version is kept; the jars are in Maven's own repository."""
@@ -240,12 +244,33 @@ def free_port() -> int:
 
 
 def create_topics(bootstrap: str, topics: Mapping[str, Mapping[str, object]]) -> None:
-    """Make topics as `KafkaAdminClient.create_topics` takes them, and wait for their leaders."""
+    """Make topics as `KafkaAdminClient.create_topics` takes them; wait until each broker has them.
+
+    A client asks any one broker, and `wait_for_topics` is content with the first that answers.
+    """
     from kafka import KafkaAdminClient
 
     with KafkaAdminClient(bootstrap_servers=bootstrap.split(",")) as admin:
         admin.create_topics(dict(topics))
         admin.wait_for_topics([*topics], timeout_ms=60_000)
+        deadline = time.monotonic() + 60
+        for broker in admin.describe_cluster()["brokers"]:
+            while not topics.keys() <= topics_known_to(admin, broker["broker_id"]):
+                assert time.monotonic() < deadline, broker
+                time.sleep(0.1)
+
+
+def topics_known_to(admin: KafkaAdminClient, broker: int) -> set[str]:
+    """Topics in the metadata of one broker, each with a leader for every partition."""
+    from kafka.protocol.metadata import MetadataRequest
+
+    request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    # No public method asks a broker of one's choice.
+    answer = admin._manager.run(admin._manager.send, request, broker)
+    return {
+        topic.name for topic in answer.topics
+        if all(partition.leader_id >= 0 for partition in topic.partitions)
+    }
 
 
 def main() -> None:
