@@ -487,10 +487,19 @@ class ClusterState(StateArrays):
         self.refresh_unclean()
 
 
-def open(directory: str | os.PathLike[str]) -> ClusterState:
+def open(directory: str | os.PathLike[str], *, verify: bool = True) -> ClusterState:
     """Open a saved cluster: its columns are mapped, read-only, and shared between processes.
 
     A `Controller` refuses it; `copy()` gives one that can be changed.
+
+    Parameters
+    ----------
+    directory : path
+        What `ClusterState.save` wrote.
+    verify : bool, default True
+        Read every file once: compare its checksum, and check that what it holds points into its
+        tables. Without it the cost does not grow with the cluster. Leave it out for a directory
+        that was verified before and that nobody else writes: a damaged one can end the process.
 
     Raises
     ------
@@ -498,7 +507,7 @@ def open(directory: str | os.PathLike[str]) -> ClusterState:
         The directory holds no saved state, one of another version of kfast, or a damaged one.
     """
     state = ClusterState()
-    saved_state.load(state, directory)
+    saved_state.load(state, directory, verify=verify)
     return state
 
 

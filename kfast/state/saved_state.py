@@ -1,17 +1,23 @@
 """A cluster in a directory: columns as files that many processes map into memory together.
 
 The directory has one `.npy` file per numpy column, one `.arrow` file per column of strings, and
-`state.json` with everything else and the size of every column. It is written beside its place and
-moved there when it is whole, so whoever opens it finds the old state, the new one, or none.
+`state.json` with everything else and the size and checksum of every other file. It is written
+beside its place and moved there when it is whole, so whoever opens it finds the old state, the new
+one, or none. Whoever opens it may be given one from elsewhere: checksums find what was damaged,
+`saved_checks` what was made to point outside its table.
 """
 
 from __future__ import annotations
 
+import io
+import mmap
 import os
 import shutil
 import tempfile
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
 import msgspec
 import numpy as np
@@ -19,15 +25,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast.errors import InputError
-from kfast.schema import DEFAULT_CONTROLLER
+from kfast.schema import CONTROLLERS, MAX_SLOTS, broker_dtype, record_dtype
 from kfast.state.arrays import StateArrays
 from kfast.state.hosting import HostingIndex
 from kfast.state.quorum import NOT_REGISTERED, PARTITION_COLUMNS, Quorum
 from kfast.state.records import Assignment
+from kfast.state.saved_checks import check_loaded, check_quorum_lists
 
-FORMAT = 1
-KRAFT_FORMAT = 2
-"""Of a ZooKeeper and of a KRaft cluster. A kfast that knows only the first refuses the second."""
+FORMAT = 3
+KRAFT_FORMAT = 4
+"""Of a ZooKeeper and of a KRaft cluster. Formats 1 and 2 had no checksums."""
 
 COLUMNS = (
     "records", "replicas", "replica_state", "topic_row", "partition", "broker_id",
@@ -35,16 +42,41 @@ COLUMNS = (
     "topic_min_insync_replicas", "leader_offline", "pending", "free_rows",
 )
 INDEX_COLUMNS = ("begin", "hosted")
+TYPES = {
+    "replica_state": "uint8", "topic_row": "int32", "partition": "int32", "broker_id": "int32",
+    "broker_status": "uint8", "broker_epoch": "int64", "topic_flags": "uint8",
+    "topic_unclean_leader_election": "int8", "topic_min_insync_replicas": "int32",
+    "leader_offline": "uint64", "pending": "uint64", "free_rows": "int32", "index_begin": "int64",
+    "index_hosted": "int32", "last_known_elr": "int32", "member_order": "uint8",
+    "directory": "int32",
+}
+"""Of the columns that are alike in both layouts."""
+MATRICES = ("replicas", "replica_state", "member_order", "directory")
 NAMES = ("rack", "topic", "topic_id")
 PIECE_BYTES = 1 << 24
 """Large columns go to the disk in pieces, so that a save needs little of the page cache."""
 
-SCALARS = (
-    "controller_id", "controller_epoch", "epoch_store_version", "default_unclean_leader_election",
-    "default_min_insync_replicas", "delete_topic_enabled", "leader_recovery_supported",
-    "unclean_elections", "offline_partition_count", "preferred_imbalance_count", "any_queued",
-    "any_offline_dir", "n_reassigned", "n_led",
-)
+_Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+
+
+class _Scalars(msgspec.Struct, forbid_unknown_fields=True):
+    """Attributes of the state that are no columns."""
+
+    controller_id: _Int32
+    controller_epoch: _Int32
+    epoch_store_version: _Int32
+    default_unclean_leader_election: bool
+    default_min_insync_replicas: _Int32
+    delete_topic_enabled: bool
+    leader_recovery_supported: bool
+    unclean_elections: _Count
+    offline_partition_count: _Int32
+    preferred_imbalance_count: _Int32
+    any_queued: bool
+    any_offline_dir: bool
+    n_reassigned: _Count
+    n_led: _Count
 
 
 class _ListOrder(msgspec.Struct):
@@ -81,22 +113,36 @@ class _Quorum(msgspec.Struct):
     directories: list[tuple[str, ...]]
     cordoned: list[tuple[str, ...]]
     feature_ranges: list[dict[str, tuple[int, int]]]
-    registration_offset: list[int]
+    registration_offset: list[Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]]
     directory_ids: list[str]
 
 
 class _Saved(msgspec.Struct):
-    """What `state.json` holds."""
+    """All of a state that is not in other files, and what these are."""
+
+    controller: str
+    sizes: dict[str, list[Annotated[int, msgspec.Meta(ge=0)]]]
+    checksums: dict[str, int]
+    scalars: _Scalars
+    assumptions: list[str]
+    list_orders: list[_ListOrder]
+    unwritten_assignments: list[_Unwritten]
+    reassignment_targets: list[_Target]
+    quorum: _Quorum | None
+
+
+class _Document(msgspec.Struct, forbid_unknown_fields=True):
+    """What `state.json` holds: a `_Saved` and the CRC-32 of its bytes."""
 
     format: int
-    sizes: dict[str, list[int]]
-    scalars: dict[str, int | bool]
-    assumptions: list[str]
-    list_orders: list[_ListOrder] = msgspec.field(name="odd_orders")
-    unwritten_assignments: list[_Unwritten]
-    reassignment_targets: list[_Target] = []
-    controller: str = DEFAULT_CONTROLLER
-    quorum: _Quorum | None = None
+    checksum: int
+    state: msgspec.Raw
+
+
+class _Format(msgspec.Struct):
+    """What `state.json` of every version holds."""
+
+    format: int
 
 
 def save(state: StateArrays, directory: str | os.PathLike[str]) -> None:
@@ -134,19 +180,21 @@ def _write(state: StateArrays, directory: Path) -> None:
     arrays |= {f"index_{name}": getattr(index, name) for name in INDEX_COLUMNS}
     if state.quorum is not None:
         arrays |= state.quorum.partition_columns()
+    checksums = {}
     for name, values in arrays.items():
-        with (directory / f"{name}.npy").open("wb") as file:
-            _write_column(file, values)
+        checksums[name] = _write_file(directory / f"{name}.npy", _column_pieces(values))
     for name in NAMES:
         table = pa.table({name: getattr(state, name)})
-        with (directory / f"{name}.arrow").open("wb") as file:
-            with pa.ipc.new_file(file, table.schema) as writer:
-                writer.write_table(table)
-            _flush(file)
-    saved = _Saved(
-        KRAFT_FORMAT if state.is_kraft else FORMAT,
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        names = memoryview(sink.getvalue())
+        checksums[name] = _write_file(directory / f"{name}.arrow", iter([names]))
+    saved = msgspec.json.encode(_Saved(
+        state.controller,
         {name: list(values.shape) for name, values in arrays.items()},
-        {name: getattr(state, name) for name in SCALARS},
+        checksums,
+        _Scalars(*(getattr(state, name) for name in _Scalars.__struct_fields__)),
         list(state.assumptions),
         [_ListOrder(field, row, list(ids)) for (field, row), ids in state.list_orders.items()],
         [
@@ -154,12 +202,11 @@ def _write(state: StateArrays, directory: Path) -> None:
             for row, a in state.unwritten_assignments.items()
         ],
         [_Target(row, list(ids)) for row, ids in state.reassignment_targets.items()],
-        state.controller,
         None if state.quorum is None else _saved_quorum(state.quorum),
-    )
-    with (directory / "state.json").open("wb") as file:
-        file.write(msgspec.json.encode(saved))
-        _flush(file)
+    ))
+    version = KRAFT_FORMAT if state.is_kraft else FORMAT
+    document = msgspec.json.encode(_Document(version, zlib.crc32(saved), msgspec.Raw(saved)))
+    _write_file(directory / "state.json", iter([memoryview(document)]))
     _sync(directory)
 
 
@@ -173,7 +220,9 @@ def _saved_quorum(quorum: Quorum) -> _Quorum:
     )
 
 
-def _load_quorum(state: StateArrays, saved: _Quorum, arrays: dict[str, Any]) -> None:
+def _load_quorum(
+    state: StateArrays, saved: _Quorum, arrays: dict[str, Any], place: Path
+) -> None:
     quorum = state.quorum = Quorum(state)
     quorum.features, quorum.static_configuration = saved.features, saved.static_configuration
     quorum.configurations = {(kind, name): values for kind, name, values in saved.configurations}
@@ -184,25 +233,39 @@ def _load_quorum(state: StateArrays, saved: _Quorum, arrays: dict[str, Any]) -> 
         quorum.directory_row(text)
     for name in PARTITION_COLUMNS:
         setattr(quorum, name, arrays.get(name))
+    check_quorum_lists(state, quorum, place)
+    if quorum.directory_ids != saved.directory_ids:
+        raise InputError(f"{place / 'state.json'}: directory_ids: right is each directory once")
 
 
-def _write_column(file: IO[bytes], values: npt.NDArray[Any]) -> None:
-    """Write an `.npy` file as `np.save` does; give the page cache back after every full piece.
+def _column_pieces(values: npt.NDArray[Any]) -> Iterator[memoryview]:
+    """Bytes of an `.npy` file, as `np.save` writes it."""
+    values = np.ascontiguousarray(values)
+    header = io.BytesIO()
+    described = np.lib.format.header_data_from_array_1_0(values)
+    np.lib.format.write_array_header_1_0(header, described)
+    yield header.getbuffer()
+    data = values.reshape(-1).view(np.uint8)
+    for begin in range(0, data.size, PIECE_BYTES):
+        yield data[begin : begin + PIECE_BYTES].data
+
+
+def _write_file(path: Path, pieces: Iterator[memoryview]) -> int:
+    """Write a file; give the page cache back after every full piece. Its CRC-32 comes back.
 
     Without that a save takes as many fresh pages as the state is large, and finding those can cost
     ten times the writing. What was given back is read from the disk when it is first used.
     """
-    values = np.ascontiguousarray(values)
-    described = np.lib.format.header_data_from_array_1_0(values)
-    np.lib.format.write_array_header_1_0(file, described)
-    data = values.reshape(-1).view(np.uint8)
-    for begin in range(0, data.size, PIECE_BYTES):
-        piece = data[begin : begin + PIECE_BYTES]
-        file.write(piece.data)
-        if piece.size == PIECE_BYTES and hasattr(os, "posix_fadvise"):
-            _flush(file)
-            os.posix_fadvise(file.fileno(), 0, file.tell(), os.POSIX_FADV_DONTNEED)
-    _flush(file)
+    checksum = 0
+    with path.open("wb") as file:
+        for piece in pieces:
+            file.write(piece)
+            checksum = zlib.crc32(piece, checksum)
+            if len(piece) >= PIECE_BYTES and hasattr(os, "posix_fadvise"):
+                _flush(file)
+                os.posix_fadvise(file.fileno(), 0, file.tell(), os.POSIX_FADV_DONTNEED)
+        _flush(file)
+    return checksum
 
 
 def _flush(file: IO[bytes]) -> None:
@@ -219,30 +282,36 @@ def _sync(directory: Path) -> None:
         os.close(handle)
 
 
-def load(state: StateArrays, directory: str | os.PathLike[str]) -> None:
+def load(state: StateArrays, directory: str | os.PathLike[str], *, verify: bool) -> None:
     """Fill an empty state with what a directory holds; see `kfast.open`."""
     place = Path(directory)
-    try:
-        saved = msgspec.json.decode((place / "state.json").read_bytes(), type=_Saved)
-    except OSError as error:
-        raise InputError(f"{place} holds no saved state: {error.strerror}") from error
-    except msgspec.DecodeError as error:
-        raise InputError(f"{place / 'state.json'} is damaged: {error}") from error
-    if saved.format != (FORMAT if saved.quorum is None else KRAFT_FORMAT):
-        raise InputError(
-            f"{place} was saved in format {saved.format}; this kfast opens formats {FORMAT} and"
-            f" {KRAFT_FORMAT}"
-        )
+    saved = _read_document(place)
+    files = [f"{name}.npy" for name in saved.sizes] + [f"{name}.arrow" for name in NAMES]
+    if verify:
+        for name in files:
+            _check_file(place / name, saved.checksums)
     arrays = {name: _map(place, name, tuple(size)) for name, size in saved.sizes.items()}
+    _check_shapes(place, arrays)
     for name in COLUMNS:
         setattr(state, name, arrays[name])
     for name in NAMES:
         setattr(state, name, _read_names(place, name))
-    for name in SCALARS:
-        setattr(state, name, saved.scalars[name])
+    for name in _Scalars.__struct_fields__:
+        setattr(state, name, getattr(saved.scalars, name))
     state.controller = saved.controller
+    index = HostingIndex.of(arrays["index_begin"], arrays["index_hosted"])
     if saved.quorum is not None:
-        _load_quorum(state, saved.quorum, arrays)
+        _load_quorum(state, saved.quorum, arrays, place)
+    if verify:
+        check_loaded(state, index, place)
+    rows = [listed.row for listed in saved.list_orders]
+    rows += [listed.row for listed in saved.unwritten_assignments]
+    rows += [listed.row for listed in saved.reassignment_targets]
+    if not all(0 <= row < state.n_partitions for row in rows):
+        raise InputError(
+            f"{place / 'state.json'}: an assignment of partition row {max(rows, key=abs)}; the"
+            f" state has {state.n_partitions} rows"
+        )
     state.assumptions = tuple(saved.assumptions)
     state.list_orders = {(o.field, o.row): tuple(o.broker_ids) for o in saved.list_orders}
     state.unwritten_assignments = {
@@ -250,7 +319,54 @@ def load(state: StateArrays, directory: str | os.PathLike[str]) -> None:
         for a in saved.unwritten_assignments
     }
     state.reassignment_targets = {t.row: tuple(t.broker_ids) for t in saved.reassignment_targets}
-    state._index = HostingIndex.of(arrays["index_begin"], arrays["index_hosted"])
+    state._index = index
+
+
+def _read_document(place: Path) -> _Saved:
+    """Read `state.json`, check its checksum and which columns it names."""
+    file = place / "state.json"
+    try:
+        data = file.read_bytes()
+        version = msgspec.json.decode(data, type=_Format).format
+        if version not in (FORMAT, KRAFT_FORMAT):
+            raise InputError(
+                f"{place} was saved in format {version}; this kfast opens formats {FORMAT} and"
+                f" {KRAFT_FORMAT}: save the cluster again with it"
+            )
+        document = msgspec.json.decode(data, type=_Document)
+        if zlib.crc32(document.state) != document.checksum:
+            raise InputError(f"{file} is damaged: its checksum is another")
+        saved = msgspec.json.decode(document.state, type=_Saved)
+    except OSError as error:
+        raise InputError(f"{place} holds no saved state: {error.strerror}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{file} is damaged: {error}") from error
+    if version != (FORMAT if saved.quorum is None else KRAFT_FORMAT):
+        raise InputError(f"{file} is damaged: format {version} is of another controller")
+    is_kraft = saved.controller.startswith("kraft")
+    if saved.controller not in CONTROLLERS or is_kraft == (saved.quorum is None):
+        raise InputError(f"{file}: the controller {saved.controller!r} does not run this cluster")
+    needed = {*COLUMNS, *(f"index_{name}" for name in INDEX_COLUMNS)}
+    allowed = needed | (set(PARTITION_COLUMNS) if is_kraft else set())
+    if not needed <= set(saved.sizes) <= allowed:
+        wrong = sorted((needed - set(saved.sizes)) | (set(saved.sizes) - allowed))
+        raise InputError(f"{file}: the columns {', '.join(wrong)} are missing or unknown")
+    return saved
+
+
+def _check_file(file: Path, checksums: dict[str, int]) -> None:
+    """Compare the checksum of a file with the one that `state.json` says."""
+    checksum = 0
+    try:
+        with file.open("rb") as opened, mmap.mmap(
+            opened.fileno(), 0, access=mmap.ACCESS_READ
+        ) as mapped, memoryview(mapped) as data:
+            for begin in range(0, len(data), PIECE_BYTES):
+                checksum = zlib.crc32(data[begin : begin + PIECE_BYTES], checksum)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file} is missing or damaged: {error}") from error
+    if checksums.get(file.stem) != checksum:
+        raise InputError(f"{file} is damaged: its checksum is another")
 
 
 def _map(place: Path, name: str, size: tuple[int, ...]) -> npt.NDArray[Any]:
@@ -258,7 +374,7 @@ def _map(place: Path, name: str, size: tuple[int, ...]) -> npt.NDArray[Any]:
     try:
         # Nothing can be mapped of an empty file.
         values: npt.NDArray[Any] = np.load(
-            file, mmap_mode="r" if np.prod(size) else None, allow_pickle=False
+            file, mmap_mode="r" if np.prod(size, dtype=object) else None, allow_pickle=False
         )
     except (OSError, ValueError, EOFError) as error:
         raise InputError(f"{file} is missing or damaged: {error}") from error
@@ -268,10 +384,32 @@ def _map(place: Path, name: str, size: tuple[int, ...]) -> npt.NDArray[Any]:
     return values.view(np.ndarray)
 
 
+def _check_shapes(place: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
+    """Refuse columns of another type, or of other lengths than partitions have."""
+    narrow = arrays["replicas"].dtype == broker_dtype(narrow=True)
+    types: dict[str, Any] = {
+        **TYPES, "records": record_dtype(narrow), "replicas": broker_dtype(narrow),
+        "elr": "uint8" if narrow else "uint64",
+    }
+    n, width = arrays["records"].size, arrays["replicas"].shape[-1]
+    for name, values in arrays.items():
+        shape = (n, width) if name in MATRICES else (n if name in PARTITION_COLUMNS else -1,)
+        fits = values.ndim == len(shape) and shape in (values.shape, (-1,))
+        kind = np.dtype(types[name])
+        if values.dtype != kind or not fits or not values.flags.c_contiguous or width > MAX_SLOTS:
+            raise InputError(
+                f"{place / f'{name}.npy'} holds {values.dtype} of shape {values.shape}; right is"
+                f" {kind} for {n} partitions and {width} slots, at most {MAX_SLOTS}"
+            )
+
+
 def _read_names(place: Path, name: str) -> pa.Array:
     file = place / f"{name}.arrow"
     try:
         column = pa.ipc.open_file(pa.memory_map(str(file))).read_all().column(0)
-    except (OSError, pa.ArrowInvalid) as error:
+        column.validate(full=True)
+    except (OSError, pa.ArrowException, UnicodeDecodeError, IndexError) as error:
         raise InputError(f"{file} is missing or damaged: {error}") from error
+    if column.type != pa.string():
+        raise InputError(f"{file} holds {column.type}; right is string")
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

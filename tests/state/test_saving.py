@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import shutil
 import subprocess
 import sys
 import time
@@ -14,6 +16,7 @@ import pytest
 
 import kfast
 from kfast.state import saved_state
+from kfast.state.cluster import with_controller
 from tests.support.random_clusters import random_context
 from tests.support.states import read_state
 from tests.support.twin_state import state_of
@@ -109,6 +112,7 @@ SAVER = """
 import sys
 import kfast
 from kfast.state import saved_state
+from kfast.state.cluster import with_controller
 
 saved_state.PIECE_BYTES = 1000
 new = kfast.generate(brokers=3, partitions=3000)
@@ -168,14 +172,14 @@ def damage_names(place):
 
 def come_from_the_future(place):
     file = place / "state.json"
-    file.write_text(file.read_text().replace('"format":1', '"format":9'))
+    file.write_text(file.read_text().replace('"format":3', '"format":9'))
 
 
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
         (damage_json, r"state\.json is damaged"), (damage_column, r"records\.npy is .*damaged"),
-        (lose_column, r"replicas\.npy is missing"), (swap_columns, r"topic_row\.npy has shape"),
+        (lose_column, r"replicas\.npy is missing"), (swap_columns, r"topic_row\.npy is .*checksum"),
         (damage_names, r"topic\.arrow is .*damaged"), (come_from_the_future, "format 9"),
     ],
 )
@@ -184,6 +188,99 @@ def test_damage_is_named_by_file(tmp_path, damage, said):
     read_state(TEXT).save(tmp_path / "cluster")
     damage(tmp_path / "cluster")
     with pytest.raises(kfast.InputError, match=said):
+        kfast.open(tmp_path / "cluster")
+
+
+def test_other_columns_are_refused_unverified(tmp_path):
+    """What is read of every file shows that it is another one."""
+    read_state(TEXT).save(tmp_path / "cluster")
+    assert kfast.open(tmp_path / "cluster", verify=False).digest() == read_state(TEXT).digest()
+    swap_columns(tmp_path / "cluster")
+    with pytest.raises(kfast.InputError, match=r"topic_row\.npy has shape"):
+        kfast.open(tmp_path / "cluster", verify=False)
+    read_state(TEXT).save(tmp_path / "cluster")
+    shutil.copy(tmp_path / "cluster" / "pending.npy", tmp_path / "cluster" / "topic_flags.npy")
+    with pytest.raises(kfast.InputError, match=r"topic_flags\.npy holds uint64"):
+        kfast.open(tmp_path / "cluster", verify=False)
+
+
+def saved_kraft(place):
+    """Save a KRaft cluster with all columns that there are."""
+    state = kfast.generate(brokers=6, partitions=40, topics=4, racks=3)
+    state = with_controller(state, "kraft-4.1", elr=True)
+    controller = kfast.QuorumController(state)
+    for broker in (0, 1, 2):
+        controller.fence_broker(broker)
+    state.quorum.allocate_orders()
+    assert state.quorum.elr.any()
+    state.index_hosting()
+    return state
+
+
+@pytest.mark.parametrize("kraft", [False, True], ids=["zk", "kraft"])
+def test_a_file_that_is_cut_or_changed_anywhere_is_refused_by_name(tmp_path, kraft):
+    """At 12 random bytes of each file, and at its first and last 8, cut and changed."""
+    place = tmp_path / "cluster"
+    (saved_kraft(place) if kraft else read_state(TEXT)).save(place)
+    random = Random(1)
+    for file in sorted(place.iterdir()):
+        data = file.read_bytes()
+        places = {*range(8), *range(len(data) - 8, len(data))}
+        for at in sorted(places | {random.randrange(len(data)) for _ in range(12)}):
+            changed = data[:at] + bytes([data[at] ^ 1 << random.randrange(8)]) + data[at + 1 :]
+            for damaged in (data[:at], changed):
+                file.write_bytes(damaged)
+                with pytest.raises(kfast.InputError, match=re.escape(file.name.split(".")[0])):
+                    kfast.open(place)
+        file.write_bytes(data)
+    assert kfast.open(place).n_partitions
+
+
+def field(name, value):
+    return lambda state: state.records[name].__setitem__(1, value)
+
+
+def entry(name, value, at=(1,)):
+    def change(state):
+        owner = state if hasattr(state, name) else state.quorum
+        getattr(owner, name)[at] = value
+    return change
+
+
+def hosting(name, value, at):
+    return lambda state: getattr(state.index_hosting(), name).__setitem__(at, value)
+
+
+POINTING_OUTSIDE = {
+    "leader": field("leader", 600), "leader below": field("leader", -9),
+    "leader without a slot": lambda state: state.records["leader"].__setitem__(
+        1, np.setdiff1d(np.arange(6), state.replicas[1])[0]),
+    "isr": field("isr", 255), "adding": field("adding", 128), "slots": field("n_slots", 200),
+    "replicas of a partition": field("n_replicas", 7), "state": field("partition_state", 77),
+    "flags": field("flags", 255), "broker": entry("replicas", 6, (1, 0)),
+    "broker twice": lambda state: state.replicas.__setitem__((1, 0), state.replicas[1, 1]),
+    "replica state": entry("replica_state", 8, (1, 0)), "topic": entry("topic_row", 4),
+    "topic below": entry("topic_row", -1), "partition": entry("partition", -7),
+    "free": entry("partition", -1), "ids": entry("broker_id", 9, (0,)),
+    "bitmap": entry("pending", 1 << 41, (0,)), "offline": entry("leader_offline", 1 << 63, (0,)),
+    "hosted": hosting("hosted", 40, 3), "hosted below": hosting("hosted", -1, 0),
+    "begin": hosting("begin", 10**9, 2), "begin below": hosting("begin", -5, 1),
+    "elr": entry("elr", 200), "last known": entry("last_known_elr", 6),
+    "order": entry("member_order", 63, (1, 0)), "order twice": entry("member_order", 0, 1),
+    "directory": lambda state: setattr(
+        state.quorum, "directory", np.full(state.replicas.shape, 3, np.int32)),
+    "cut": lambda state: setattr(state, "topic_flags", state.topic_flags[:1].copy()),
+}
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("name", POINTING_OUTSIDE)
+def test_a_saved_state_that_points_outside_its_tables_is_refused(tmp_path, name):
+    """Its checksums are right: whoever made it meant kernels to read and write elsewhere."""
+    state = saved_kraft(tmp_path)
+    POINTING_OUTSIDE[name](state)
+    state.save(tmp_path / "cluster")
+    with pytest.raises(kfast.InputError, match=r": right is "):
         kfast.open(tmp_path / "cluster")
 
 
