@@ -39,7 +39,7 @@ MAKES_ONLINE = frozenset({"failover", "resume", "brokers", "dir_failure", "reass
 TELLS_NOBODY = frozenset({
     "failover", "resume", "shutdown", "topics", "partitions", "dir_failure", "dir_answer",
 })
-"""Events that may move partitions or replicas of which nobody is answer."""
+"""Events that may move partitions or replicas of which nobody is told."""
 
 FAILS_DELETIONS = frozenset({"brokers", "dir_failure", "failover"})
 """Events that halt deletions: replicas go offline.
