@@ -137,6 +137,20 @@ def run(
     return counts, None
 
 
+def show(difference: Difference) -> None:
+    """Print what differs, with the fewest events where it shows again."""
+    print(f"cluster {difference.sequence} differs at its event {difference.n_events} "
+          f"({difference.step.event['op']})", end="")
+    shown = difference.steps[-1].differences
+    if shown:
+        print(f", and with {len(difference.steps)} events:")
+    else:
+        print("; not when its events, as they were noted, are run again from the start:")
+        shown = [*difference.step.differences, f"the event: {difference.step.event}"]
+    for text in shown:
+        print(f"  {text}")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run; 0 where everything is equal."""
     parser = argparse.ArgumentParser(prog="python -m tests.kafka.lockstep")
@@ -169,11 +183,7 @@ def main(arguments: list[str] | None = None) -> int:
     if difference is None:
         print("no difference")
         return 0
-    last = difference.steps[-1]
-    print(f"cluster {difference.sequence} differs at its event {difference.n_events} "
-          f"({difference.step.event['op']}), and with {len(difference.steps)} events:")
-    for text in last.differences:
-        print(f"  {text}")
+    show(difference)
     folder = "test_zk_differences" if profile in ZK_PROFILES else "test_differences"
     print(f"\nPaste into tests/kafka/{folder}.py:\n")
     print(difference.test)

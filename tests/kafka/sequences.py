@@ -108,12 +108,17 @@ class LockstepSequence(EveryRuleSequence):
         return event
 
     def merge(self, event: Json, other: Json) -> None:
-        """Add the rows of another request, where both can be one."""
+        """Add the rows of another request, where both can be one.
+
+        The list of rows is made anew: that of a mistake belongs to every event that has it.
+        """
         place = ROWS[event["op"]]
         if any(event.get(name) != other.get(name) for name in SENDERS):
             return
         present = set().union(*map(keys_of, event[place]))
-        event[place] += [row for row in other[place] if not keys_of(row) & present]
+        event[place] = [
+            *event[place], *(row for row in other[place] if not keys_of(row) & present)
+        ]
         if "mistake" in other:
             event["mistake"] = other["mistake"]
 

@@ -6,9 +6,11 @@ configurations and records, markers of deletions, the controller's epoch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from random import Random
+from typing import Any
 
 from kfast.schema import AlterCode, PartitionState, ReassignmentCode
 from tests.kafka.zk_events import RECORD_FIELDS, event_of, name_of, partition_of, to_json
@@ -106,34 +108,65 @@ def smaller_starts(given: Json) -> Iterator[Json]:
 # ------------------------------------------------------------------------- what is compared: state
 
 
-def state_of_kafka(answer: Json, with_store: bool) -> Json:
+class Rows:
+    """Rows in the form that is compared; `make` makes it, again only of a row that changed.
+
+    An event changes few of the rows that are read after it. A row that is given is kept, so that
+    nobody may change it.
+    """
+
+    def __init__(self, make: Callable[[Any], Json | None]) -> None:
+        self.make = make
+        self.known: dict[str, tuple[Any, Json | None]] = {}
+
+    def comparable(self, rows: Iterable[tuple[str, Any]]) -> dict[str, Json | None]:
+        """The rows of now."""
+        now = {}
+        for name, row in rows:
+            pair = self.known.get(name)
+            now[name] = pair if pair is not None and pair[0] == row else (row, self.make(row))
+        self.known = now
+        return {name: made for name, (_, made) in now.items()}
+
+
+class KafkaState:
     """Kafka's context in the form that is compared."""
-    state = answer["state"]
-    if not state["active"]:
-        return {"active": False}
-    out: Json = {"active": True, **{key: state[key] for key in STATE_KEYS if key in state}}
-    out["brokers"] = state["brokers"]
-    for key in ("shutting_down", *TOPIC_SETS):
-        out[key] = sorted(state[key])
-    out["partitions"] = compact({
-        name: {
-            "replicas": row.get("replicas"), "adding": sorted(row.get("adding", ())),
-            "removing": sorted(row.get("removing", ())),
-            "offline_dir": sorted(row.get("offline_dir", ())),
-            "partition_state": row.get("partition_state", int(PartitionState.NON_EXISTENT)),
-            "replica_states": row.get("replica_states", {}),
-            "being_reassigned": row.get("being_reassigned", False),
-            "record": cached_record(row, with_store) if "leader" in row else None,
-        }
-        for name, row in state["partitions"].items()
-    })
-    if with_store:
-        out["stored"] = {name: stored_record(row) for name, row in answer["records"].items()}
-        out["legacy_node"] = {
-            name_of((row["topic"], row["partition"])): row["replicas"]
-            for row in answer.get("legacy_node", {"partitions": ()})["partitions"]
-        }
-    return out
+
+    def __init__(self, with_store: bool) -> None:
+        self.with_store = with_store
+        self.partitions = Rows(partial(kafka_partition, with_store=with_store))
+        self.stored = Rows(stored_record)
+
+    def comparable(self, answer: Json) -> Json:
+        """The context and the stored records of an answer."""
+        state = answer["state"]
+        if not state["active"]:
+            return {"active": False}
+        out: Json = {"active": True, **{key: state[key] for key in STATE_KEYS if key in state}}
+        out["brokers"] = state["brokers"]
+        for key in ("shutting_down", *TOPIC_SETS):
+            out[key] = sorted(state[key])
+        out["partitions"] = compact(self.partitions.comparable(state["partitions"].items()))
+        if self.with_store:
+            out["stored"] = self.stored.comparable(answer["records"].items())
+            out["legacy_node"] = {
+                name_of((row["topic"], row["partition"])): row["replicas"]
+                for row in answer.get("legacy_node", {"partitions": ()})["partitions"]
+            }
+        return out
+
+
+def kafka_partition(row: Json, with_store: bool) -> Json:
+    """A partition of Kafka's context in the form that is compared."""
+    return {
+        "replicas": row.get("replicas"), "adding": sorted(row.get("adding", ())),
+        "removing": sorted(row.get("removing", ())),
+        "offline_dir": sorted(row.get("offline_dir", ())),
+        "partition_state": row.get("partition_state", int(PartitionState.NON_EXISTENT)),
+        "replica_states": row.get("replica_states", {}),
+        "being_reassigned": row.get("being_reassigned", False),
+        "record": cached_record(row, with_store) if "leader" in row else None,
+    }
 
 
 def cached_record(row: Json, with_store: bool) -> Json:
@@ -153,11 +186,18 @@ def stored_record(row: Json | None) -> Json | None:
     return cached_record({**row, "recovery": recovery}, with_store=True)
 
 
+def record_that_decodes(record: Any) -> Json | None:
+    """A record of the twin's store or of kfast's; None where it does not decode."""
+    if not hasattr(record, "isr"):
+        return None
+    return cached_record({key: getattr(record, key) for key in RECORD_FIELDS}, with_store=True)
+
+
 def compact(rows: dict[str, Json]) -> dict[str, Json]:
     """Rows that say something: no entry of a partition is as good as NonExistent."""
     nothing = int(PartitionState.NON_EXISTENT)
     return {
-        name: row for name, row in sorted(rows.items())
+        name: row for name, row in rows.items()
         if row["replicas"] is not None or row["record"] is not None or row["replica_states"]
         or row["offline_dir"] or row["being_reassigned"] or row["partition_state"] != nothing
     }
@@ -213,6 +253,8 @@ class ZkTwin:
         self.ctx = context_of(case["given"], case["profile"])
         self.store = store_like(self.ctx) if self.with_store else None
         self.twin = TwinRun(self.ctx, self.store)
+        self.partitions = Rows(partial(partition_state, with_store=self.with_store))
+        self.stored = Rows(record_that_decodes)
 
     def run(self, event: Json) -> tuple[Seen, Happened]:
         """Handle an event."""
@@ -241,16 +283,14 @@ class ZkTwin:
             "shutting_down": sorted(ctx.shutting_down), "topics": sorted(ctx.all_topics),
             "queued": sorted(ctx.topics_to_delete), "started": sorted(ctx.topics_deletion_started),
             "ineligible": sorted(ctx.topics_ineligible),
-            "partitions": compact({
-                name_of(p): partition_state(row, self.with_store)
-                for p, row in partition_rows(ctx, ctx.being_reassigned).items()
-            }),
+            "partitions": compact(self.partitions.comparable(
+                (name_of(p), row) for p, row in partition_rows(ctx, ctx.being_reassigned).items()
+            )),
         }
         if self.store is not None:
-            out["stored"] = {
-                name_of(p): stored_record(to_json(r)) if isinstance(r, Record) else None
-                for p, r in self.store.records.items()
-            }
+            out["stored"] = self.stored.comparable(
+                (name_of(p), record) for p, record in self.store.records.items()
+            )
             out["legacy_node"] = {
                 name_of(p): list(wanted) for p, wanted in self.twin.controller.legacy_node.items()
             }
@@ -258,13 +298,23 @@ class ZkTwin:
 
 
 class ZkKfast:
-    """kfast, through its public interface."""
+    """kfast, through its public interface.
 
-    def __init__(self, case: Json, setting: Setting) -> None:
+    `known` has states that were read, by their digests; settings share it. A digest is of the whole
+    state, so that one that is known is not read again.
+    """
+
+    def __init__(
+        self, case: Json, setting: Setting, known: dict[int, Json] | None = None
+    ) -> None:
         self.with_store = case["with_store"]
         ctx = context_of(case["given"], case["profile"])
         store = store_like(ctx) if self.with_store else None
         self.kfast = KfastRun(ctx, store, setting)
+        self.partitions = Rows(
+            lambda row: partition_state(row_of_table(row), self.with_store)
+        )
+        self.known = {} if known is None else known
 
     @property
     def rank(self) -> RowOrder:
@@ -300,8 +350,7 @@ class ZkKfast:
         )
         if self.kfast.setting.journal != "full":
             return Seen(self.state(), answer, None)
-        rows = rows_of_kfast(outcome)
-        return Seen(self.state(), answer, {key: rows[key] for key in SENT})
+        return Seen(self.state(), answer, rows_of_kfast(outcome, SENT))
 
     def _names(self) -> list[Partition]:
         state = self.kfast.state
@@ -312,13 +361,26 @@ class ZkKfast:
 
     def state(self) -> Json:
         """The state in the form that is compared."""
-        state, controller = self.kfast.state, self.kfast.controller
-        if not controller.active:
+        if not self.kfast.controller.active:
             return {"active": False}
+        digest = self.kfast.state.digest()
+        if digest not in self.known:
+            self.known[digest] = self._tables()
+        out = dict(self.known[digest])
+        if self.kfast.store is not None:
+            out["stored"] = {
+                name_of(p): record_that_decodes(r)
+                for p, r in self.kfast.store.records().items() if r is not None
+            }
+        return out
+
+    def _tables(self) -> Json:
+        """The state without the store's records."""
+        state = self.kfast.state
         tables = state.to_tables()
         cluster = tables.cluster.to_pylist()[0]
         brokers, topics = tables.brokers.to_pylist(), tables.topics.to_pylist()
-        out: Json = {
+        return {
             "active": True, "controller_epoch": cluster["controller_epoch"],
             "epoch_store_version": cluster["epoch_store_version"],
             "offline_partition_count": state.offline_partition_count,
@@ -327,19 +389,11 @@ class ZkKfast:
             "shutting_down": sorted(r["broker_id"] for r in brokers if r["shutting_down"]),
             **{key: sorted(r["topic"] for r in topics if r[column])
                for key, column in TOPIC_SETS.items()},
-            "partitions": compact({
-                name_of((row["topic"], row["partition"])):
-                    partition_state(row_of_table(row), self.with_store)
+            "partitions": compact(self.partitions.comparable(
+                (name_of((row["topic"], row["partition"])), row)
                 for row in tables.partitions.to_pylist()
-            }),
+            )),
         }
-        if self.kfast.store is not None:
-            out["stored"] = {
-                name_of(p): stored_record({key: getattr(r, key) for key in RECORD_FIELDS})
-                if hasattr(r, "isr") else None
-                for p, r in self.kfast.store.records().items() if r is not None
-            }
-        return out
 
 
 # ---------------------------------------------------------------------- what is compared: requests

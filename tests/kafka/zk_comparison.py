@@ -8,20 +8,20 @@ answered, and every request with its recipients and in the order of sends.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tests.kafka.comparison import ERRORS, Step
 from tests.kafka.kafka_classes import KafkaProcess
 from tests.kafka.zk_cases import (
+    KafkaState,
     Seen,
     ZkKfast,
     ZkTwin,
     answers_of,
     requests_differ,
     rows_of_kafka,
-    state_of_kafka,
     view_of,
 )
 from tests.kafka.zk_events import partition_of, to_json
@@ -102,6 +102,19 @@ class Expected:
     sent: View
 
 
+@dataclass
+class Sides:
+    """What the twin and kfast answered to an event; a text is an exception that one raised."""
+
+    twin: Seen | str
+    happened: Happened | None = None
+    several: bool = False
+    """Whether several partitions were being reassigned or topics deleted."""
+    moving: bool = False
+    """Whether several partitions of a queued topic were being reassigned."""
+    kfast: Sequence[Seen | str] = ()
+
+
 class ZkLockstep:
     """A cluster that starts as a case says, in Kafka's controller, in kfast and in the twin."""
 
@@ -115,7 +128,9 @@ class ZkLockstep:
         kafka.start(case["given"])
         self.twin = ZkTwin(case)
         settings = [Setting(*setting) for setting in (options or {}).get("settings", ())]
-        self.kfast = [ZkKfast(case, setting) for setting in settings or [Setting()]]
+        known: dict[int, Json] = {}
+        self.kfast = [ZkKfast(case, setting, known) for setting in settings or [Setting()]]
+        self.kafka_state = KafkaState(case["with_store"])
 
     def steps(self, events: Iterator[Json]) -> Iterator[ZkStep]:
         """Start the controller, then run events up to a difference."""
@@ -130,8 +145,11 @@ class ZkLockstep:
                 return
 
     def run(self, event: Json) -> ZkStep:
-        """Give an event to all, and compare."""
-        answers = [self.kafka.ask(op) for op in self.kafka_events(event)]
+        """Give an event to all, and compare; Kafka handles it while kfast and the twin do."""
+        events = list(self.kafka_events(event))
+        self.kafka.send(events)
+        sides = self.run_sides(event)
+        answers = [self.kafka.answer() for _ in events]
         expected: Json = {"sends": [], "answer": {}, "state": {"active": False}}
         for answer in answers:
             if "failed" in answer:
@@ -142,21 +160,38 @@ class ZkLockstep:
                 **answer, "sends": expected["sends"] + answer["sends"],
                 "answer": expected["answer"] | answer["answer"],
             }
-        return self.compare(ZkStep(event, expected))
+        return self.judge(ZkStep(event, expected), sides)
 
     def compare(self, step: ZkStep) -> ZkStep:
         """Run kfast and the twin, and note where they differ from Kafka."""
+        return self.judge(step, self.run_sides(step.event))
+
+    def run_sides(self, event: Json) -> Sides:
+        """Run the twin, then kfast in each of its settings."""
         several, moving = self.has_several(), self.moves_what_is_queued()
         try:
             self.twin.twin.controller.rank = self.kfast[0].rank
-            seen, happened = self.twin.run(step.event)
+            seen, happened = self.twin.run(event)
         except ERRORS as error:
-            step.differences.append(f"twin raised: {type(error).__name__}: {error}")
-            return step
+            return Sides(f"twin raised: {type(error).__name__}: {error}")
         several |= self.has_several()
+        kfast: list[Seen | str] = []
+        for run in self.kfast:
+            try:
+                kfast.append(run.run(event))
+            except ERRORS as error:
+                kfast.append(f"kfast raised: {type(error).__name__}: {error}")
+        return Sides(seen, happened, several, moving, kfast)
+
+    def judge(self, step: ZkStep, sides: Sides) -> ZkStep:
+        """Note where kfast and the twin differ from Kafka."""
+        happened = sides.happened
+        if isinstance(sides.twin, str) or happened is None:
+            step.differences.append(str(sides.twin))
+            return step
         reassigned = any(mark.startswith("reassignment") for mark in +happened.marks)
-        step.is_incomparable = (moving and reassigned) or self.is_incomparable(
-            step, happened, several
+        step.is_incomparable = (sides.moving and reassigned) or self.is_incomparable(
+            step, happened, sides.several
         )
         if step.is_incomparable:
             return step
@@ -164,14 +199,12 @@ class ZkLockstep:
             step.unanswered = ("reassignment_codes",)
         apart = happened.apart or step.event["op"] == UNCHANGED_BY_ORDER
         expected = self.expected(step, apart)
-        self.compare_side("twin", step, expected, seen)
-        for run in self.kfast:
-            try:
-                seen = run.run(step.event)
-            except ERRORS as error:
-                step.differences.append(f"kfast raised: {type(error).__name__}: {error}")
-                continue
-            self.compare_side("kfast", step, expected, seen)
+        self.compare_side("twin", step, expected, sides.twin)
+        for seen in sides.kfast:
+            if isinstance(seen, str):
+                step.differences.append(seen)
+            else:
+                self.compare_side("kfast", step, expected, seen)
         return step
 
     def expected(self, step: ZkStep, apart: bool) -> Expected:
@@ -179,7 +212,7 @@ class ZkLockstep:
         sent = rows_of_kafka(step.expected["sends"])
         with_store, profile = self.case["with_store"], self.case["profile"]
         return Expected(
-            state_of_kafka(step.expected, with_store), self.answered(step), apart,
+            self.kafka_state.comparable(step.expected), self.answered(step), apart,
             view_of(sent, apart, profile, with_store),
         )
 

@@ -95,9 +95,9 @@ def rows_of_twin(journal: Journal) -> dict[str, list[Row]]:
     }
 
 
-def rows_of_kfast(outcome: Any) -> dict[str, list[Row]]:
+def rows_of_kfast(outcome: Any, names: Iterable[str] = TABLES) -> dict[str, list[Row]]:
     """Rows of an outcome's tables; a partition is its topic and number."""
-    tables = {table: getattr(outcome, table).to_pylist() for table in TABLES}
+    tables = {table: getattr(outcome, table).to_pylist() for table in names}
     for rows in tables.values():
         for row in rows:
             if "topic" in row:
