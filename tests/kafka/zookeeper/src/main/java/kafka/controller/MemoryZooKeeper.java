@@ -44,6 +44,7 @@ import java.util.TreeSet;
  * watches, since the driver gives the controller its events, and one session that never ends.
  */
 class MemoryZooKeeper extends UnconnectedClient {
+    private static final String TOPICS = "/brokers/topics/";
     private static final ResponseMetadata NO_TIME = new ResponseMetadata(0, 0);
 
     /** One node. */
@@ -63,6 +64,7 @@ class MemoryZooKeeper extends UnconnectedClient {
     }
 
     private TreeMap<String, Node> nodes;
+    private boolean movedAtOther;
 
     /** Makes an instance without its constructor, which would connect to a server. */
     static MemoryZooKeeper create() throws ReflectiveOperationException {
@@ -95,6 +97,13 @@ class MemoryZooKeeper extends UnconnectedClient {
         if (node == null) return;
         for (String child : new ArrayList<>(node.children)) remove(path + "/" + child);
         drop(path);
+    }
+
+    /** Whether the controller, since this was last asked, found its epoch changed at what is no write to a topic. */
+    boolean takeMovedAtOther() {
+        boolean moved = movedAtOther;
+        movedAtOther = false;
+        return moved;
     }
 
     List<String> children(String path) {
@@ -176,6 +185,7 @@ class MemoryZooKeeper extends UnconnectedClient {
             failure = check(operations.get(i));
             if (failure != Code.OK) failed = i;
         }
+        if (failed == 0 && operations.get(0) instanceof CheckOp) noteMoved(operations.get(1));
         List<ZkOpResult> results = new ArrayList<>();
         for (int i = 0; i < operations.size(); i++) {
             ZkOp operation = operations.get(i);
@@ -187,6 +197,13 @@ class MemoryZooKeeper extends UnconnectedClient {
             }
         }
         return new MultiResponse(failure, null, request.ctx(), Scala.seq(results), NO_TIME);
+    }
+
+    /** A record or an assignment is written below its topic; markers, notifications and topics are removed. */
+    private void noteMoved(ZkOp refused) {
+        boolean isWrite = refused instanceof CreateOp && ((CreateOp) refused).path().startsWith(TOPICS)
+            || refused instanceof SetDataOp && ((SetDataOp) refused).path().startsWith(TOPICS);
+        if (!isWrite) movedAtOther = true;
     }
 
     /** Operations of one request are about different nodes, so each can be checked before any is done. */

@@ -162,6 +162,7 @@ final class ZkCluster {
         out.set("answer", answer);
         out.set("state", ZkState.describe(controller));
         out.set("records", records());
+        if (nodes.takeMovedAtOther()) out.put("moved_at_other_node", true);
         MemoryZooKeeper.Node reassignment = nodes.node(REASSIGNMENT);
         if (reassignment != null) out.set("legacy_node", JSON.readTree(reassignment.data));
         return out;
