@@ -34,6 +34,10 @@ class Steps:
         self.done = 0
         self.deadline: float | None = None
 
+    def go_again(self, n_entries: int) -> None:
+        """Some entries are simulated and judged once more."""
+        self.total += (PASSES - 1) * n_entries
+
     def hurry(self, seconds: float) -> None:
         """End all that is gone through from now on when some time is over."""
         self.deadline = time.monotonic() + seconds

@@ -247,3 +247,58 @@ def test_a_broker_may_have_refused_what_was_sent_before_it_registered_again(tmp_
                      "epoch 1 from offset 0 with high watermark 0. Previous leader epoch was -1. "
                      "(state.change.logger)")
     assert wrong(replayed(logged, tmp_path)) == []
+
+
+def test_each_of_two_requests_has_its_own_refused_proposals(tmp_path):
+    """The second request is not taken for the first one's. Seen on 3.5.2."""
+    logged = begin("2.8")
+    logged.shut_down(1)
+    log, state = logged.log, logged.state
+    for n in (1, 2):
+        log.write(3, "controller", "DEBUG [Controller id=3] Updating ISRs for partitions: Set(). "
+                  "(kafka.controller.KafkaController)")
+        log.write(3, "state-change", f"INFO [Controller id=3 epoch={state.controller_epoch}] "
+                  f"Sending UpdateMetadata request to brokers HashSet(1, 2, 3) for {n} partitions "
+                  "(state.change.logger)")
+    found = replayed(logged, tmp_path)
+    assert wrong(found) == []
+    assert found.reasons[UNNAMED] == 2
+
+
+def test_a_reassignment_after_a_start_is_not_one_that_goes_on(tmp_path):
+    """No line of this term has the partition in a reassignment. Seen on 3.4.1.
+
+    Kafka 3.9, KafkaController.scala, `onBrokerStartup`, `maybeResumeReassignments`.
+    """
+    logged = begin("2.8")
+    logged.change_brokers(failed=[1])
+    logged.change_brokers(started=[1])
+    log = logged.log
+    log.write(3, "controller", "INFO [Controller id=3] Leader 2 for partition calm-0 being "
+              "reassigned, is already in the new list of replicas 2,1 and is alive "
+              "(kafka.controller.KafkaController)")
+    log.save(tmp_path)
+    logs = read_logs(tmp_path)
+    statements, _ = understand(logs, Steps(None, len(logs.entries)))
+    (term,) = find_terms(statements)
+    (event,) = [one for one in write_script(statements, term) if one.kind == "reassign"]
+    assert event.fields["targets"] == {("calm", 0): (2, 1)}
+
+
+@pytest.mark.parametrize(("version", "profile"), [("2.8", "zk-2.8"), ("3.1", "zk-3.1")])
+def test_rules_tell_releases_apart_whose_wording_is_the_same(version, profile, tmp_path):
+    """Up to 3.0 a failure without an election announces the brokers. Seen on 3.1.2.
+
+    Kafka 3.1, KafkaController.scala, `onReplicasBecomeOffline`.
+    """
+    logged = begin("2.8", BEFORE.replace("2,1  2,1  2", "2,1  2,1  1"))
+    logged.change_brokers(failed=[2])
+    lines = logged.log.files["broker-3/state-change.log"]
+    announced = [line for line in lines if "HashSet(1, 3) for 0 partitions" in line]
+    assert len(announced) == 1
+    if version == "3.1":
+        lines.remove(announced[0])
+    logged.create_topics({"t": [[1, 3]]})
+    found = replayed(logged, tmp_path)
+    assert wrong(found) == []
+    assert found.profile == profile

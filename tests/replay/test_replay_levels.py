@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import tarfile
 from pathlib import Path
 from random import Random
 
@@ -298,3 +299,72 @@ def test_a_changed_value_is_contradicted_at_info(old, new, shared_data, tmp_path
             file.write_text(text)
             break
     assert replay(folder).counts["contradicted"] > before
+
+
+def traced_below_info(logged: LoggedController, folder: Path) -> Path:
+    """Write all files without what they have below INFO."""
+    for lines in logged.log.files.values():
+        lines[:] = [line for line in lines if not BELOW.match(line)]
+    logged.log.save(folder)
+    return folder
+
+
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_the_first_isr_tells_the_order_of_an_assignment(version, tmp_path):
+    """A topic is made while no controller is there: no line at INFO names its replicas.
+
+    Kafka 3.9, PartitionStateMachine.scala, `initializeLeaderAndIsrForPartitions`: all live
+    replicas in the order of the assignment. Seen on 2.6.3 and 3.2.3.
+    """
+    state = read_state("""
+        partition  ar     isr  leader  epoch  state
+        new-0      2,1,3  -    -       -      -
+        new-1      3,2,1  -    -       -      -
+    """, brokers=[1, 2, 3], controller_id=-1, leader_recovery_supported=version == "3.9")
+    logged = LoggedController(state, version)
+    logged.fail_over(1)
+    logged.change_brokers(failed=[2])
+    found = replay(traced_below_info(logged, tmp_path))
+    assert [str(one) for one in found.contradictions] == []
+    leaders = [row for row in found.facts.to_pylist() if row["kind"] == "leader"]
+    assert {row["logged"] for row in leaders if row["subject"] == "new-0"} == {"2", "1"}
+
+
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_isr_changes_while_a_topic_is_being_deleted_are_no_part_of_it(version, tmp_path):
+    """A deletion announces its partitions once, right after the line that it starts.
+
+    Kafka 3.9, TopicDeletionManager.scala, `onTopicDeletion`. Seen on 3.4.1.
+    """
+    state = read_state(BEFORE, brokers=[1, 2, 3, 4], controller_id=-1,
+                       leader_recovery_supported=version == "3.9")
+    logged = LoggedController(state, version)
+    logged.fail_over(1)
+    logged.create_topics({"a": [[4, 1]], "t": [[2, 3], [3, 2]]})
+    logged.change_brokers(failed=[3])
+    logged.change_brokers(started=[3])
+    logged.delete(["a"])
+    logged.catch_up([3])
+    found = replay(traced_below_info(logged, tmp_path))
+    assert [str(one) for one in found.contradictions] == []
+    assert "leaders change 3 ISRs (not named)" in found.timeline["what"].to_pylist()
+
+
+LIVE = sorted((Path(__file__).parents[1] / "support/data/live_logs").glob("*.tar.gz"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("packed", LIVE, ids=lambda path: path.name.removesuffix(".tar.gz"))
+def test_logs_of_live_clusters_are_predicted(packed, tmp_path):
+    """Real brokers that were killed, paused and shut down, at the levels of their releases."""
+    with tarfile.open(packed) as archive:
+        archive.extractall(tmp_path, filter="data")
+    found = replay(tmp_path)
+    assert [str(one) for one in found.contradictions] == []
+    assert found.counts["predicted"] > 2000
+    assert found.counts["unknown"] < 60
+
+
+def test_the_live_clusters_are_there():
+    """Without them the test above would compare nothing."""
+    assert len(LIVE) == 8

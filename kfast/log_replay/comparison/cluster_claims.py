@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -53,6 +54,8 @@ class ClusterView:
         Last line of such a term.
     stated_at : dict
         Last line that says the ISR of a partition.
+    hidden_changes : list of int
+        Lines at which ISRs were changed of partitions that no line names.
     unnamed : frozenset of str
         Topics of which no line names a partition.
     """
@@ -69,6 +72,7 @@ class ClusterView:
     unlogged: frozenset[int] = frozenset()
     hidden_at: int = -1
     stated_at: dict[Partition, int] = field(default_factory=dict)
+    hidden_changes: list[int] = field(default_factory=list)
     unnamed: frozenset[str] = frozenset()
 
     def move_to(self, number: int) -> None:
@@ -96,6 +100,11 @@ class ClusterView:
             else:
                 return ""
         return reason
+
+    def n_hidden(self, partition: Partition) -> int:
+        """How many such changes may be of a partition since a line has said its ISR."""
+        since = self.stated_at.get(partition, -1)
+        return len(self.hidden_changes) - bisect.bisect_right(self.hidden_changes, since)
 
     def window(self, time: int) -> Iterator[Ran]:
         """Events of the line's term that a line of some time may be about, the latest first."""

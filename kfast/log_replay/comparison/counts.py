@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kfast.log_replay.checks import MISSING
@@ -81,13 +81,16 @@ def _refused(view: ClusterView, line: Statement, n_changed: int, n: int) -> Send
     )
     if not 0 < n - n_changed <= n_raised:
         return None
+    ran.received.clear()  # The request that is returned gets another number of partitions.
     for sending in ran.sendings:
         if sending.n_partitions == n_changed:
             return sending
     if n_changed or ran.event.fields["partitions"]:
         return None
-    ran.sendings.append(Sending(len(ran.sendings), recipients=tuple(simulation.registered)))
-    return ran.sendings[-1]
+    sending = Sending(len(ran.sendings), recipients=tuple(simulation.registered))
+    ran.sendings.append(sending)
+    view.taken.add(("update_metadata", None, None, ran.event.number, sending.step))
+    return sending
 
 
 def _led(sending: Sending, fields: Fields) -> tuple[Any, ...] | None:
@@ -214,16 +217,60 @@ def _received(
 
     Of equals the oldest in the latest term is taken.
     """
-    time, epoch = line.entry.time, line.fields.get("controller_epoch")
+    return _equal(view, line, broker, kind, n) or _most_alike(view, line, broker, kind, n)
+
+
+def _may_be_of(ran: Ran, line: Statement) -> bool:
+    """Whether a broker's line may be about a request of an event."""
+    return ran.event.time <= line.entry.time + TIE_MS and (
+        line.fields.get("controller") in (None, ran.event.term.controller)
+    )
+
+
+def _equal(
+    view: ClusterView, line: Statement, broker: int, kind: str, n: int
+) -> tuple[int, Term] | None:
+    """The request to a broker that has as many partitions, and that no line has spoken of."""
+    epoch = line.fields.get("controller_epoch")
+    best: tuple[Term, tuple[Any, ...]] | None = None
+    for ran in reversed(view.world.simulation.ran):
+        term = ran.event.term
+        if best is not None and term.start < best[0].start:
+            continue
+        steps = _steps(ran, kind, broker, n)
+        if steps and epoch in (None, term.epoch) and _may_be_of(ran, line):
+            for step in reversed(steps):
+                key = (line.kind, kind, broker, ran.event.number, step, broker)
+                if key not in view.taken:
+                    best = term, key
+    if best is None:
+        return None
+    view.taken.add(best[1])
+    return n, best[0]
+
+
+def _steps(ran: Ran, kind: str, broker: int, n: int) -> Sequence[int]:
+    """Steps in which an event sent a broker a request of so many partitions."""
+    if not ran.sendings:
+        return [step for step, _, count in _counts(ran, kind, broker) if count == n]
+    if kind not in ran.received:
+        steps: dict[tuple[int, int], list[int]] = {}
+        for step, to, count in _counts(ran, kind, broker):
+            steps.setdefault((to, count), []).append(step)
+        ran.received[kind] = steps
+    return ran.received[kind].get((broker, n), ())
+
+
+def _most_alike(
+    view: ClusterView, line: Statement, broker: int, kind: str, n: int
+) -> tuple[int, Term] | None:
+    """The request that agrees in most, where none agrees in all."""
+    epoch = line.fields.get("controller_epoch")
     best: tuple[int, Term, tuple[Any, ...]] | None = None
     best_score: tuple[int, ...] = ()
     for ran in reversed(view.world.simulation.ran):
         term = ran.event.term
-        if ran.event.time > time + TIE_MS or line.fields.get("controller") not in (
-            None, term.controller
-        ) or (best_score[:4] == (True,) * 4 and (
-            epoch not in (None, term.epoch) or term.start < best_score[4]
-        )):
+        if not _may_be_of(ran, line):
             continue
         for step, to, count in reversed(list(_counts(ran, kind, broker))):
             key = (line.kind, kind, broker, ran.event.number, step, to)

@@ -336,7 +336,6 @@ def _hidden_isr(simulation: Simulation, event: LogEvent) -> list[int]:
     report that all live replicas have caught up. While partitions are being reassigned it may be
     one of these, whose new replicas catch up one after the other.
     """
-    live = simulation.registered - simulation.shutting_down
     state = simulation.state
     if np.any(state.records["flags"] & FLAG_BEING_REASSIGNED):
         return []
@@ -344,8 +343,8 @@ def _hidden_isr(simulation: Simulation, event: LogEvent) -> list[int]:
     for partition in list(simulation.rows):
         for row in simulation.rows_of(partition):
             record = simulation.stored_record(row)
-            up = set(state.assignment(row).replicas) & live
-            if record is not None and record.leader in up and up != set(record.isr):
+            up = _online(simulation, row)
+            if record is not None and record.leader in up and set(up) != set(record.isr):
                 behind.setdefault(partition, []).append(row)
     simulation.hidden += event.fields["n"]
     if simulation.hidden < len(behind):
@@ -355,9 +354,14 @@ def _hidden_isr(simulation: Simulation, event: LogEvent) -> list[int]:
     for row in rows:
         record = simulation.stored_record(row)
         assert record is not None
-        isr = [b for b in state.assignment(row).replicas if b in live]
-        write_isr(simulation, row, isr, record.version + 1)
+        write_isr(simulation, row, _online(simulation, row), record.version + 1)
     return rows
+
+
+def _online(simulation: Simulation, row: int) -> list[int]:
+    """Replicas of a row whose broker is live, and has not lost their log directory."""
+    state = simulation.state
+    return [b for b in state.assignment(row).replicas if state.is_replica_online(b, row)]
 
 
 def _isr_written(simulation: Simulation, event: LogEvent) -> list[int]:

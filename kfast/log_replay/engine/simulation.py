@@ -75,7 +75,8 @@ class Ran:
 
     `outcomes` and `made`, the items with their rows, are there until the next event runs.
     `balanced` are the partitions of each step of a check for unbalanced leaders, `last_members`
-    those of whose ISR another member stays than by the rule, as later lines tell.
+    those of whose ISR another member stays than by the rule, as later lines tell. `received` has
+    the steps of the requests of a kind, by broker and number of partitions.
     """
 
     event: LogEvent
@@ -84,6 +85,7 @@ class Ran:
     made: list[tuple[int, Item]] = field(default_factory=list)
     balanced: list[frozenset[Partition]] = field(default_factory=list)
     last_members: tuple[Partition, ...] = ()
+    received: dict[str, dict[tuple[int, int], list[int]]] = field(default_factory=dict)
 
 
 class Simulation:

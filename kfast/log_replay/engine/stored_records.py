@@ -31,10 +31,13 @@ RESUMES = frozenset({"failover", "brokers", "isr"})
 
 
 def write_isr(simulation: Simulation, row: int, isr: Sequence[int], version: int) -> None:
-    """A leader writes an ISR; from 2.7 on the controller does it, and knows it at once."""
+    """A leader writes an ISR; from 2.7 on the controller does it, and knows it at once.
+
+    A leader that proposes an ISR has recovered. Source: Partition.scala, `makeLeader`.
+    """
     record = simulation.stored_record(row)
     assert record is not None
-    written = dataclasses.replace(record, isr=tuple(isr), version=version)
+    written = dataclasses.replace(record, isr=tuple(isr), version=version, recovery=0)
     if simulation.controller.profile.has_alter_partition:
         simulation.set_record(row, written)
     else:

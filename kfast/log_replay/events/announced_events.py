@@ -82,6 +82,7 @@ class _Writer:
             statements[n].entry.time for n in term.statements
             if statements[n].kind == "deletion_started"
         ]
+        self.names_restarts = bool(self.restarts)
 
     # --- events that are announced --------------------------------------------------------------
 
@@ -214,6 +215,7 @@ class _Writer:
         self._add("reassign", number, {
             "targets": {fields["partition"]: target},
             "waits": statement.kind != "reassign" and bool(after.adding),
+            "adding": () if statement.kind == "reassign" else after.adding,
         })
 
     def _reassign_at_once(self, number: int, statement: Statement) -> None:
@@ -229,16 +231,21 @@ class _Writer:
         })
 
     def _resumes(self, statement: Statement) -> bool:
-        """Whether a failover, or brokers that are back, may have a reassignment go on."""
+        """Whether a failover, or brokers that are back, may have a reassignment go on.
+
+        An election of the controller has all of them go on, and lines then name the assignments.
+        """
         last = self.events[-1] if self.events else None
         if last is None or statement.entry.time - last.time >= COVERED_MS:
             return False
         if last.kind == "failover":
             return self.elected_until is None
+        if last.kind != "brokers":
+            return False
         assigned = self.assigned.get(statement.fields["partition"])
-        return last.kind == "brokers" and (
-            assigned is None or bool(assigned.adding or assigned.removing)
-        )
+        if assigned is None:
+            return not self.term.opened
+        return bool(assigned.adding or assigned.removing)
 
     def _note_assignment(self, statement: Statement) -> None:
         """Keep up assignments, and whose leader epoch a reassignment is about to raise."""
@@ -480,10 +487,23 @@ class _Writer:
             return not event.batches
         if event.kind == "brokers" and event.fields["added"]:
             return not event.batches or len(self.guess.registered) == 1
-        if event.kind in MOVES:  # Each partition whose move ends is announced once, at its end.
-            ends = 1 if event.kind == "caught_up" else len(event.fields["targets"])
-            announced = sum(self.guess.is_lone_isr(b) for b in event.batches)
-            return announced < ends and not event.fields.get("waits")
+        announced = sum(self.guess.is_lone_isr(b) for b in event.batches)
+        if event.kind in MOVES:
+            return announced < self._n_announced(event)
         if event.kind == "failover" and self.elected_until is not None:
             return batch.time <= self.elected_until
-        return event.kind in ("delete", "deleted", "failover", "resume")
+        if event.kind in ("delete", "deleted"):  # Once, and after the line that a deletion starts.
+            return not announced and not self.names_restarts
+        return event.kind in ("failover", "resume")
+
+    def _n_announced(self, event: LogEvent) -> int:
+        """How often a reassignment announces partitions without asking anybody to lead or follow.
+
+        Each partition whose move ends is announced once, at its end; where it waits for new
+        replicas, each of these is that cannot be asked, as its broker is gone.
+        """
+        if event.kind == "caught_up":
+            return 1
+        if event.fields.get("waits"):
+            return len(set(event.fields.get("adding", ())) - self.guess.registered)
+        return len(event.fields["targets"])

@@ -101,14 +101,14 @@ class Guesser:
             # Up to 2.1 no line announces that a log directory failed; all its broker's replicas
             # are asked for.
             return "dir_failure", {"brokers": tuple(batch.online_again)}, 1
-        failed = self._failure(near)
-        if failed:
-            return "brokers", {"added": (), "deleted": tuple(sorted(failed)), "bounced": ()}, 1
         if self.is_lone_isr(batch):  # Only newer or traced lines say of which partitions.
             updates = self.announced(batch)
             return ("isr", {
                 "partitions": tuple(updates), "updates": updates, "n_writes": self.n_writes(batch),
             }, 1) if updates else ("hidden_isr", {"n": batch.n_partitions}, 1)
+        failed = self._failure(near)
+        if failed:
+            return "brokers", {"added": (), "deleted": tuple(sorted(failed)), "bounced": ()}, 1
         if batch.only_metadata and batch.recipients and batch.recipients == self.registered:
             return "modified", {}, 1
         return None

@@ -31,6 +31,9 @@ SILENCE_MS = 480_000
 LOOK_AHEAD = 20_000
 """Statements to look through for the next word on a partition."""
 
+MOVING = frozenset({"assignment_updating", "assignment_stored", "reassign", "reassign_leader"})
+"""Lines that name the replicas that a reassignment leads to."""
+
 LONG_SILENCE_MS = 1_800_000
 """Where nothing is logged regularly, only a longer silence is taken for a hole."""
 
@@ -291,8 +294,12 @@ def _give_epochs(statements: Sequence[Statement], cluster: Cluster) -> None:
 
 
 def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> None:
-    """Lines about every partition, and the first assignment of those not seen created."""
+    """Lines about every partition, and the first assignment of those not seen created.
+
+    The first ISR of a partition has its live replicas in the order of the assignment.
+    """
     created = _created(cluster)
+    initial: dict[Partition, tuple[int, ...]] = {}
     votes: dict[Partition, Counter[tuple[int, ...]]] = {}
     preferred: dict[Partition, Counter[int]] = {}
     moved: set[Partition] = set()
@@ -308,7 +315,7 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
             if partition in moved:
                 continue
             members = named.setdefault(partition, set())
-            if line.kind in ("assignment_updating", "assignment_stored", "reassign"):
+            if line.kind in MOVING:
                 before = fields.get("before")
                 if before is not None and not before.adding:
                     votes[partition] = Counter({tuple(before.replicas): 1})
@@ -324,6 +331,8 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
                 members.update(record.isr or ())
                 if record.leader is not None and record.leader >= 0:
                     members.add(record.leader)
+                if line.kind == "partition_led" and fields["before"] == "NewPartition":
+                    initial[partition] = tuple(record.isr or ())
             if line.kind == "preferred_done":
                 members.add(fields["leader"])
                 preferred.setdefault(partition, Counter())[fields["leader"]] += 1
@@ -337,11 +346,14 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
         if partition in votes:
             cluster.assignments[partition] = _first(votes[partition])
             cluster.ordered.add(partition)
+        elif set(initial.get(partition, ())) == members:
+            cluster.assignments[partition] = initial[partition]
+            cluster.ordered.add(partition)
         elif members:
-            elected = preferred.get(partition, Counter())
-            cluster.assignments[partition] = tuple(
-                sorted(members, key=lambda broker: (-elected[broker], broker))
-            )
+            elected, live = preferred.get(partition, Counter()), initial.get(partition, ())
+            cluster.assignments[partition] = tuple(sorted(members, key=lambda broker: (
+                -elected[broker], live.index(broker) if broker in live else len(live), broker
+            )))
 
 
 def _is_hosted(line: Statement) -> bool:
@@ -413,7 +425,7 @@ def _next_listed(
     lines = cluster.lines_about.get(partition, [])
     end = created.get(partition, at)
     for number in itertools.islice(lines, bisect.bisect_left(lines, at), None):
-        if number >= end > at:
+        if number >= end > at or statements[number].kind in MOVING:
             break
         for named, fields in subjects(statements[number]):
             record = fields.get("record")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kfast.controllers import Profile
+from kfast.controllers import Profile, profile_of
 from kfast.errors import InputError
 from kfast.log_replay.comparison.facts import ABSENT, Fact, facts_table, shown
 from kfast.log_replay.comparison.missing_decisions import UNSTATED
@@ -22,7 +22,7 @@ from kfast.log_replay.report.verdicts import SILENT, Checker
 from kfast.log_replay.steps import Progress, Steps
 from kfast.log_replay.terms.terms import find_terms
 from kfast.log_replay.wording.forms import Statement
-from kfast.log_replay.wording.releases import choose_profile, refuse_kraft
+from kfast.log_replay.wording.releases import Choice, choose_profile, refuse_kraft
 from kfast.log_replay.wording.statements import NO_FACTS, NOT_UNDERSTOOD, understand
 from kfast.replay_results.incident import Incident
 from kfast.replay_results.timeline import incident_tables
@@ -222,10 +222,13 @@ def replay(
             f"{logs.name}: no line of an active controller is in these logs, and none of a broker "
             "about a request that it received; controller.log and state-change.log are needed"
         )
-    chosen, release, note = choose_profile(logs, used, profile)
-    checkers, is_interrupted = _check(clusters, statements, chosen, steps)
+    choice = choose_profile(logs, used, profile)
+    checkers, is_interrupted = _check(clusters, statements, choice.profile, steps)
+    if not is_interrupted:
+        choice, checkers, is_interrupted = _try_others(choice, checkers, statements, steps)
+    clusters = [checker.cluster for checker in checkers]
     facts = [fact for checker in checkers for fact in checker.facts]
-    notes = [note]
+    notes = [choice.note]
     if is_interrupted:
         reached = max(checker.reached for checker in checkers)
         facts = [fact for fact in facts if fact.number <= reached]
@@ -250,7 +253,7 @@ def replay(
         {verdict: counts[verdict] for verdict in VERDICTS},
         sum(checker.decisions.n_due for checker in checkers),
         _reasons(facts, ADOPTED), _reasons(facts, UNKNOWN), _line_counts(facts, statements),
-        _strange(logs, statements), chosen.name, release, tuple(notes),
+        _strange(logs, statements), choice.profile.name, choice.release, tuple(notes),
     )
     if is_interrupted:
         raise ReplayInterrupted(answer)
@@ -282,6 +285,34 @@ def _check(
         if is_cut:
             return checkers, True
     return checkers, False
+
+
+def _try_others(
+    choice: Choice, checkers: list[Checker], statements: Sequence[Statement], steps: Steps
+) -> tuple[Choice, list[Checker], bool]:
+    """Replay by the rules of the other releases that fit a log's wording, and keep what fits best.
+
+    Only where the first choice leaves something contradicted or missing.
+    """
+    fewest = _n_wrong(checkers)
+    for release in choice.others if fewest else ():
+        steps.go_again(len(statements))
+        clusters = split_clusters(statements, find_terms(statements))
+        profile = profile_of(release)
+        tried, is_interrupted = _check(clusters, statements, profile, steps)
+        if is_interrupted:
+            return choice, checkers, True
+        n_wrong = _n_wrong(tried)
+        if n_wrong < fewest:
+            fewest, checkers = n_wrong, tried
+            note = f"{choice.note.partition(';')[0]}; what they say fits the rules of {release}"
+            choice = choice._replace(profile=profile, release=release, note=note)
+    return choice, checkers, False
+
+
+def _n_wrong(checkers: Sequence[Checker]) -> int:
+    return sum(fact.verdict in (CONTRADICTED, MISSING)
+               for checker in checkers for fact in checker.facts)
 
 
 def _broker_notes(

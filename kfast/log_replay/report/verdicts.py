@@ -23,6 +23,7 @@ from kfast.log_replay.comparison.facts import (
     REPORTED,
     UNASSIGNED,
     UNCLEAN,
+    UNNAMED,
     WRITES,
     WRITTEN,
     Fact,
@@ -132,6 +133,8 @@ class Checker:
             if is_hole(event):
                 self.cluster_view.doubtful |= set(self.cluster_view.known_epochs)
         ran = run_event(self.world, event)
+        if event.kind == "hidden_isr":
+            self.cluster_view.hidden_changes.append(event.at)
         self.watcher.note(ran, self.world.simulation)
         self.decisions.note(ran, describe(event), self.world.simulation)
         self._note_sources(ran)
@@ -305,7 +308,7 @@ class Checker:
             verdict = ADOPTED if reason else PREDICTED
         elif check.predicted is not None:
             verdict, reason, hidden = CONTRADICTED, "", self._why_hidden(partition, check)
-        if check.predicted is None or hidden == BELOW_LEVEL or (
+        if check.predicted is None or hidden in (BELOW_LEVEL, UNNAMED) or (
             hidden and check.field == LED_BY_PREFERRED  # Depends on nothing but the assignment.
         ):
             check, reason = check._replace(predicted=None), reason or hidden or REMEMBERED
@@ -344,6 +347,10 @@ class Checker:
         )
         if is_behind:
             return ""
+        if check.field == "version" and check.predicted is not MISSING and (
+            check.logged - check.predicted <= self.cluster_view.n_hidden(partition)
+        ):
+            return UNNAMED
         why = self.cluster_view.why_unknown([partition])
         return "" if check.counted and why == UNASSIGNED else why
 

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from kfast.controllers import PROFILES, RELEASES, Profile, find_profile, profile_of
 from kfast.errors import InputError
@@ -70,6 +72,19 @@ _LOGGERS = {
     "kafka.controller.PartitionStateMachine": ("", "2.2"),
 }
 _LEVELS = re.compile(r"Changed partition .* with (?:state|assigned)")
+
+
+class Choice(NamedTuple):
+    """A profile to replay with, and why.
+
+    `release` is the one it stands for, `note` what a reader should know; `others` are releases of
+    other rules that fit the wording as well.
+    """
+
+    profile: Profile
+    release: str | None
+    note: str
+    others: tuple[str, ...] = ()
 
 
 def refuse_kraft(logs: Logs) -> None:
@@ -144,8 +159,8 @@ def _cues(logs: Logs) -> Iterable[tuple[str, str]]:
 
 def choose_profile(
     logs: Logs, used: Mapping[Form, int], asked: str | Profile | None
-) -> tuple[Profile, str | None, str]:
-    """Profile to replay with, the release it stands for, and what a reader should know of it.
+) -> Choice:
+    """Profile to replay with.
 
     Raises
     ------
@@ -155,7 +170,7 @@ def choose_profile(
     """
     if asked is not None:
         profile = find_profile(asked)
-        return profile, None, f"{profile.name}, as asked"
+        return Choice(profile, None, f"{profile.name}, as asked")
     _refuse_older(logs)
     fitting, whole = tell_release(logs, used)
     ordered = [release for release in RELEASES if release in fitting]
@@ -170,4 +185,12 @@ def choose_profile(
     note = f"the wording is that of {release_range}" if whole else (
         f"the wording is of several releases, mostly {release_range}"
     )
-    return profile_of(release), release, note
+    return Choice(profile_of(release), release, note, _other_rules(release, ordered))
+
+
+def _other_rules(release: str, fitting: Sequence[str]) -> tuple[str, ...]:
+    """The first release of each other set of rules, of those that fit a log's wording."""
+    first: dict[Profile, str] = {}
+    for other in (release, *fitting):
+        first.setdefault(replace(profile_of(other), name="", title=""), other)
+    return tuple(first.values())[1:]
