@@ -289,3 +289,32 @@ def test_requests_right_before_another_reassignment_are_of_the_one_before(versio
     four_lines_a_millisecond(logged)
     logged.log.save(tmp_path)
     assert [str(one) for one in replay(tmp_path, profile=version).contradictions] == []
+
+
+ACTIVE = """\
+[2021-05-01 10:00:00,000] INFO [Controller id=1] Currently active brokers in the cluster: \
+Set(1, 2, 3) (kafka.controller.KafkaController)
+"""
+SHUTTING_DOWN = """\
+[2021-05-01 10:01:00,001] INFO [Controller id=1] Shutting down broker 2 \
+(kafka.controller.KafkaController)
+"""
+CHANGED_AND_MOVED = """\
+[2021-05-01 10:01:00,000] INFO [Controller id=1 epoch=4] Sending UpdateMetadata request to \
+brokers HashSet(1, 2, 3) for 2 partitions (state.change.logger)
+[2021-05-01 10:01:00,010] INFO [Controller id=1 epoch=4] Changed partition a-0 from \
+OnlinePartition to OnlinePartition with state LeaderAndIsr(leader=1, leaderEpoch=4, isr=List(1), \
+zkVersion=5) (state.change.logger)
+[2021-05-01 10:01:00,010] INFO [Controller id=1 epoch=4] Sending LeaderAndIsr request to broker 1 \
+with 1 become-leader and 0 become-follower partitions (state.change.logger)
+[2021-05-01 10:01:00,010] INFO [Controller id=1 epoch=4] Sending UpdateMetadata request to \
+brokers HashSet(1, 2, 3) for 1 partitions (state.change.logger)
+"""
+
+
+def test_an_isr_change_right_before_an_event_leaves_it_its_requests(tmp_path):
+    """The line that announces a shutdown comes a millisecond later. Seen on 3.8.1."""
+    statements = statements_of(tmp_path, ACTIVE + READY + SHUTTING_DOWN, CHANGED_AND_MOVED)
+    events = write_script(statements, find_terms(statements)[0])
+    assert [event.kind for event in events[1:]] == ["hidden_isr", "shutdown"]
+    assert [len(event.batches) for event in events[1:]] == [1, 1]

@@ -367,4 +367,4 @@ def test_logs_of_live_clusters_are_predicted(packed, tmp_path):
 
 def test_the_live_clusters_are_there():
     """Without them the test above would compare nothing."""
-    assert len(LIVE) == 8
+    assert len(LIVE) == 9

@@ -30,10 +30,9 @@ def _sent(view: ClusterView, line: Statement) -> Iterator[Claim]:
         for field in names.values()
     )
     subject = "cluster" if broker is None else f"broker {broker}"
-    if line.kind == "sent_update_metadata" and any(
-        ran.event.kind == "hidden_isr" and ran.event.fields["n"] == fields["n"]
-        for ran in view.window(line.entry.time)
-    ):
+    hidden = _hidden(view, line)
+    if hidden is not None:
+        view.taken.add(hidden)
         yield Claim("partitions in UpdateMetadata", subject, fields["n"], None, UNNAMED)
         return
     found = _take(view, line, logged)
@@ -52,6 +51,16 @@ def _sent(view: ClusterView, line: Statement) -> Iterator[Claim]:
         yield Claim(kind, subject, value, predicted) if isinstance(value, frozenset) else _count(
             view, kind, subject, value, predicted
         )
+
+
+def _hidden(view: ClusterView, line: Statement) -> tuple[Any, ...] | None:
+    """The ISR change, of partitions that no line names, whose one request a line is about."""
+    return next((
+        key for ran in view.window(line.entry.time)
+        if line.kind == "sent_update_metadata" and ran.event.kind == "hidden_isr"
+        and ran.event.fields["n"] == line.fields["n"]
+        and (key := ("hidden_isr", ran.event.number)) not in view.taken
+    ), None)
 
 
 def _count(view: ClusterView, kind: str, subject: str, logged: int, predicted: Any) -> Claim:

@@ -356,11 +356,13 @@ class _Writer:
                 until = marks[at].time if at < len(marks) else None
                 inferred = self.guess.infer(batches, place, until, self.events)
                 if inferred is not None:
-                    current, ahead = inferred
+                    event, ahead = inferred
                     for given in batches[place:ahead]:
-                        self._give(current, given)
-                    self.events.append(current)
-                    self.guess.apply(current)
+                        self._give(event, given)
+                    self.events.append(event)
+                    self.guess.apply(event)
+                    if current is None or current.time <= batch.time:  # Else it is still to come.
+                        current = event
                     continue
             if current is not None:
                 self._give(current, batch)
