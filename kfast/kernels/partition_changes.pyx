@@ -55,6 +55,7 @@ from kfast.kernels.quorum_columns cimport (
 from kfast.kernels.quorum_rules cimport QuorumRuleSet, QuorumRules
 from kfast.kernels.slots cimport (
     AHEAD,
+    BROKER_REGISTERED,
     FLAG_HAS_LEADERSHIP,
     FLAG_RECOVERY,
     NO_LEADER,
@@ -209,9 +210,11 @@ cdef inline int take_slot(Partition* partition, int32_t broker) noexcept nogil:
 
 
 cdef inline bint take_last_known(
-    row_t row, Partition* partition, Targets* targets, int32_t remove, int32_t stopped
+    row_t row, Partition* partition, Targets* targets, int32_t remove, int32_t add,
+    int32_t stopped
 ) noexcept nogil:
     """Give the last known leader a slot if it has none; False where there is no room."""
+    cdef uint8_t status
     cdef int slot
     if not targets.elr_on or partition.last_known < 0:
         return True
@@ -220,8 +223,9 @@ cdef inline bint take_last_known(
     slot = take_slot(partition, partition.last_known)
     if slot == NO_SLOT:
         return False
-    if partition.last_known not in (remove, stopped) and broker_is_live(
-        row.broker_status[partition.last_known]
+    status = row.broker_status[partition.last_known]
+    if partition.last_known not in (remove, stopped) and (
+        broker_is_live(status) or (partition.last_known == add and status & BROKER_REGISTERED)
     ):
         targets.faulty |= bit(slot)
     return True
@@ -470,7 +474,7 @@ cdef Py_ssize_t update_rows(
         targets.isr &= ~gone
         targets.stopped = bit(slot) if slot >= 0 else 0
         targets.acceptable = acceptable_slots(row, cold, rules, add, gone, &targets.faulty)
-        if not take_last_known(row, &partition, &targets, remove, stopped):
+        if not take_last_known(row, &partition, &targets, remove, add, stopped):
             return rows[i]
         decide(row, cold, &partition, &targets, rules, &decision)
         if decision.fault:
@@ -603,7 +607,7 @@ cdef bint take_request(
     cdef int k
     targets.mode = request.mode
     targets.elr_on = rules.elr_on and not request.fields & FIELD_ELR_OFF
-    if not take_last_known(row, partition, targets, NO_LEADER, NO_LEADER):
+    if not take_last_known(row, partition, targets, NO_LEADER, NO_LEADER, NO_LEADER):
         return False
     for k in range(request.n_isr + request.n_replicas + request.n_removing + request.n_adding):
         if take_slot(partition, isr[k]) == NO_SLOT:

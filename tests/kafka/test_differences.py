@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.kraft_cases import run_case
+from tests.support.kraft_cases import TwinRun, run_case
 from tests.support.kraft_every_rule import LONGEST_CONFIG
 from tests.support.kraft_kfast_run import KfastController
 from tests.support.kraft_reference.controller import QuorumController
@@ -111,3 +111,44 @@ def test_before_4_0_a_feature_that_kafka_does_not_have_may_be_0(make):
         {"response": {"error": "NONE"}, "records": [record]},
     ))
     assert run_case(case, make)[1] == []
+
+
+@CONTROLLERS
+def test_a_last_known_leader_without_a_replica_is_a_fault_when_it_is_unfenced(make):
+    """Kafka 4.3.1, IllegalArgumentException: the broker has no directory of the partition."""
+    case = case_of("kraft-4.3", 30)
+    case["given"]["records"] += [
+        {"type": "FEATURE_LEVEL_RECORD", "name": "eligible.leader.replicas.version",
+         "featureLevel": 1},
+        *({"type": "REGISTER_BROKER_RECORD", "version": 3, "brokerId": broker,
+           "incarnation": f"i{broker}", "brokerEpoch": broker + 1, "rack": None, "fenced": False,
+           "inControlledShutdown": False, "logDirs": [f"{broker}/0"]} for broker in (1, 2)),
+    ]
+    run = TwinRun(case, make)
+    moved = "alter_partition_reassignments"
+    for event in (
+        {"op": "create_topics", "topics": [{
+            "name": "t", "topic_id": "dWDeWJTLXNOhuV_Z9ftDsg", "assignments": [[0, [2]], [1, [1]]],
+            "configs": {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"},
+        }]},
+        {"op": "assign_replicas_to_dirs", "broker": 1, "broker_epoch": 2,
+         "dirs": [{"dir": "LOST", "topics": [{"topic": "t", "partitions": [1]}]}]},
+        {"op": "incremental_alter_configs", "resources": [
+            {"type": "topic", "name": "t",
+             "ops": [["unclean.leader.election.enable", "set", "true"]]},
+        ]},
+        {"op": moved,
+         "topics": [{"topic": "t", "partitions": [{"partition": 1, "replicas": [2]}]}]},
+        {"op": "elect_unclean_leaders"},
+        {"op": moved,
+         "topics": [{"topic": "t", "partitions": [{"partition": 1, "replicas": None}]}]},
+        {"op": "advance_time", "ms": 9001, "contacts": [1]},
+        {"op": "fence_stale"},
+        {"op": "advance_time", "ms": 9001, "contacts": []},
+        {"op": "register_broker", "broker": 1, "incarnation": "i25", "rack": None,
+         "log_dirs": ["1/0"], "previous_broker_epoch": -1},
+    ):
+        assert "fault" not in run.run(event)
+    assert run.full_state()["partitions"]["t-1"]["last_known_elr"] == [2]
+    unfenced = {"op": "heartbeat", "broker": 2, "broker_epoch": 3, "metadata_offset": 30}
+    assert "fault" in run.run(unfenced)
