@@ -10,6 +10,7 @@ one, or none. Whoever opens it may be given one from elsewhere: checksums find w
 from __future__ import annotations
 
 import io
+import math
 import mmap
 import os
 import shutil
@@ -17,7 +18,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -51,6 +52,7 @@ TYPES = {
     "directory": "int32",
 }
 """Of the columns that are alike in both layouts."""
+NPY_MAGIC = b"\x93NUMPY\x01\x00"
 MATRICES = ("replicas", "replica_state", "member_order", "directory")
 NAMES = ("rack", "topic", "topic_id")
 PIECE_BYTES = 1 << 24
@@ -121,6 +123,7 @@ class _Saved(msgspec.Struct):
     """All of a state that is not in other files, and what these are."""
 
     controller: str
+    layout: Literal["narrow", "wide"]
     sizes: dict[str, list[Annotated[int, msgspec.Meta(ge=0)]]]
     checksums: dict[str, int]
     scalars: _Scalars
@@ -192,6 +195,7 @@ def _write(state: StateArrays, directory: Path) -> None:
         checksums[name] = _write_file(directory / f"{name}.arrow", iter([names]))
     saved = msgspec.json.encode(_Saved(
         state.controller,
+        state.layout,
         {name: list(values.shape) for name, values in arrays.items()},
         checksums,
         _Scalars(*(getattr(state, name) for name in _Scalars.__struct_fields__)),
@@ -290,8 +294,7 @@ def load(state: StateArrays, directory: str | os.PathLike[str], *, verify: bool)
     if verify:
         for name in files:
             _check_file(place / name, saved.checksums)
-    arrays = {name: _map(place, name, tuple(size)) for name, size in saved.sizes.items()}
-    _check_shapes(place, arrays)
+    arrays = _map_columns(place, saved)
     for name in COLUMNS:
         setattr(state, name, arrays[name])
     for name in NAMES:
@@ -369,38 +372,48 @@ def _check_file(file: Path, checksums: dict[str, int]) -> None:
         raise InputError(f"{file} is damaged: its checksum is another")
 
 
-def _map(place: Path, name: str, size: tuple[int, ...]) -> npt.NDArray[Any]:
-    file = place / f"{name}.npy"
-    try:
-        # Nothing can be mapped of an empty file.
-        values: npt.NDArray[Any] = np.load(
-            file, mmap_mode="r" if np.prod(size, dtype=object) else None, allow_pickle=False
-        )
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{file} is missing or damaged: {error}") from error
-    if values.shape != size:
-        raise InputError(f"{file} has shape {values.shape}; state.json says {size}")
-    values.flags.writeable = False
-    return values.view(np.ndarray)
-
-
-def _check_shapes(place: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
-    """Refuse columns of another type, or of other lengths than partitions have."""
-    narrow = arrays["replicas"].dtype == broker_dtype(narrow=True)
+def _map_columns(place: Path, saved: _Saved) -> dict[str, npt.NDArray[Any]]:
+    """Map all columns, whose shapes must be those that the partitions have."""
+    narrow = saved.layout == "narrow"
     types: dict[str, Any] = {
         **TYPES, "records": record_dtype(narrow), "replicas": broker_dtype(narrow),
         "elr": "uint8" if narrow else "uint64",
     }
-    n, width = arrays["records"].size, arrays["replicas"].shape[-1]
-    for name, values in arrays.items():
-        shape = (n, width) if name in MATRICES else (n if name in PARTITION_COLUMNS else -1,)
-        fits = values.ndim == len(shape) and shape in (values.shape, (-1,))
-        kind = np.dtype(types[name])
-        if values.dtype != kind or not fits or not values.flags.c_contiguous or width > MAX_SLOTS:
-            raise InputError(
-                f"{place / f'{name}.npy'} holds {values.dtype} of shape {values.shape}; right is"
-                f" {kind} for {n} partitions and {width} slots, at most {MAX_SLOTS}"
-            )
+    rows, matrix = saved.sizes["records"], saved.sizes["replicas"]
+    for name, size in saved.sizes.items():
+        wrong = (name in MATRICES and size != matrix) or (
+            name in PARTITION_COLUMNS and name not in MATRICES and size != rows
+        )
+        if wrong or len(size) != 1 + (name in MATRICES):
+            raise InputError(f"{place / 'state.json'}: {name} has the shape {size}")
+    if matrix[0] != rows[0] or matrix[1] > MAX_SLOTS:
+        raise InputError(
+            f"{place / 'state.json'}: {rows[0]} records with replicas of the shape {matrix}; right"
+            f" is a row for each record, with at most {MAX_SLOTS} slots"
+        )
+    return {
+        name: _map(place / f"{name}.npy", np.dtype(types[name]), size)
+        for name, size in saved.sizes.items()
+    }
+
+
+def _map(file: Path, kind: np.dtype[Any], size: list[int]) -> npt.NDArray[Any]:
+    """Map a column. What its header says is known; to parse another one is not worth the risk."""
+    n_bytes = kind.itemsize * math.prod(size)
+    try:
+        with file.open("rb") as opened:
+            head = opened.read(len(NPY_MAGIC) + 2)
+            offset = len(head) + int.from_bytes(head[len(NPY_MAGIC) :], "little")
+            n_found = os.fstat(opened.fileno()).st_size - offset
+    except OSError as error:
+        raise InputError(f"{file} is missing: {error.strerror}") from error
+    if not head.startswith(NPY_MAGIC) or n_found != n_bytes:
+        raise InputError(
+            f"{file} is damaged: it holds {n_found} bytes; right is an .npy file with {n_bytes}"
+        )
+    if not n_bytes:  # nothing can be mapped of an empty file
+        return np.empty(size, kind)
+    return np.memmap(file, kind, "r", offset, tuple(size)).view(np.ndarray)
 
 
 def _read_names(place: Path, name: str) -> pa.Array:
