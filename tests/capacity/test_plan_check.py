@@ -321,10 +321,13 @@ def test_plain_sums_are_those_of_a_sweep_without_a_failure():
     assert n_compared > 25
 
 
-def test_the_search_for_better_placements_and_the_check_agree():
+@pytest.mark.parametrize(
+    "seeds", [range(8), pytest.param(range(8, 30), marks=pytest.mark.slow)], ids=["few", "many"]
+)
+def test_the_search_for_better_placements_and_the_check_agree(seeds):
     """What a search says of its plan, the check finds: the worst share and the bytes that move."""
     n_plans = 0
-    for seed in range(30):
+    for seed in seeds:
         generator = Random(seed)
         state = random_cluster(generator)
         loads = random_loads(generator, state.n_partitions)
@@ -341,7 +344,7 @@ def test_the_search_for_better_placements_and_the_check_agree():
         assert check.objective_after[1] == share, f"seed {seed}"
         assert check.summary["bytes_moved"] == better.bytes_moved, f"seed {seed}"
         assert check.summary["refused"] == 0, f"seed {seed}"
-    assert n_plans > 15
+    assert n_plans > len(seeds) / 2
 
 
 # --- rule by rule, by hand -----------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.support.spark_session import CONNECT, set_environment
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]  # A server starts for it alone.
 
 SAME = (
     "tables.py::test_a_cluster_comes_back_from_dataframes_as_it_went",
