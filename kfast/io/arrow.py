@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from kfast import schema
 from kfast.errors import InputError
+from kfast.io.files import one_line
 from kfast.io.source_tables import SourceTables, cast_columns
 from kfast.state.flat_table import (
     REQUIRED,
@@ -167,7 +168,7 @@ def read_arrow(name: str, data: bytes) -> SourceTables:
         # In full: offsets that damage has turned backwards would lead the kernels astray.
         table.validate(full=True)
     except DAMAGED as error:
-        raise InputError(f"{name}: damaged Arrow file: {error}") from error
+        raise InputError(f"{name}: damaged Arrow file: {one_line(error)}") from error
     return extract(name, table)
 
 

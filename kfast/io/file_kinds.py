@@ -62,7 +62,7 @@ _ZNODE_MAP = re.compile(rb'\{\s*"/')
 _DUMP = re.compile(rb'payload: \{"type":"[A-Z_]+_RECORD"|^Dumping .*\.(checkpoint|log)\s*$', re.M)
 
 _TOPIC_LINE = re.compile(
-    rb"\btopic:[ \t]*[^\s:]*\s+(topicid:\s*\S*\s+)?partition(count)?:"
+    rb"\btopic:[ \t]*[^\s:]*\s+(topicid:(\s*\S+)?\s+)?partition(count)?:"
     rb"|^[ \t]*topic:[ \t]?[\w.-]+[ \t]+\w"
     rb"|^[ \t]*partition:[ \t]*\d+\s+leader:",
     re.I | re.M,
@@ -106,7 +106,7 @@ _TEXTS = tuple(
         ),
         (rb"^Feature: \S+[ \t]+SupportedMinVersion:", "output of kafka-features"),
         (rb"\ACluster ID: \S+\s*\Z|^ID +HOST +PORT +RACK ", "output of kafka-cluster"),
-        (rb"^[\w.-]*[a-zA-Z_][\w.-]*:\d+:\d+[ \t\r]*$", "output of kafka-get-offsets"),
+        (rb"^(?=[\d.-]*[a-zA-Z_])[\w.-]+:\d+:\d+[ \t\r]*$", "output of kafka-get-offsets"),
         (rb"^# (HELP|TYPE) ", "Prometheus metrics"),
         (rb"^Error while executing topic command", "an error message of kafka-topics"),
     )

@@ -32,6 +32,7 @@ __all__ = [
     "line_of",
     "load",
     "name_of",
+    "one_line",
     "quote",
     "writing",
     "writing_folder",
@@ -159,6 +160,11 @@ def check_utf8(name: str, data: bytes) -> None:
 def line_of(data: bytes, at: int) -> int:
     """The number, from 1, of the line that holds a byte."""
     return data.count(b"\n", 0, at) + 1
+
+
+def one_line(message: str | Exception) -> str:
+    """A message of a library, which may have several lines, as one."""
+    return " ".join(str(message).split())
 
 
 def quote(text: str | bytes) -> str:

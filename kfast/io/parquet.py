@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from kfast.errors import InputError
 from kfast.io.arrow import DAMAGED, embed, extract, extract_flat
-from kfast.io.files import Source
+from kfast.io.files import Source, one_line
 from kfast.io.source_tables import SourceTables
 from kfast.state.flat_table import is_flat
 from kfast.state.quorum_flat import DIRECTORY
@@ -86,7 +86,7 @@ def _read(name: str, source: pa.NativeFile) -> SourceTables:
             if column in _text_columns(table.column_names):
                 _check_text(values)
     except DAMAGED as error:
-        raise InputError(f"{name}: damaged Parquet file: {error}") from error
+        raise InputError(f"{name}: damaged Parquet file: {one_line(error)}") from error
     return extract(name, table)
 
 

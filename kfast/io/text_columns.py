@@ -69,8 +69,9 @@ def write_strings(file: BinaryIO, strings: pa.StringArray) -> None:
     """Write strings one behind the other: their buffer, as it is."""
     if isinstance(strings, pa.ChunkedArray):
         strings = strings.combine_chunks()
-    offsets = np.frombuffer(strings.buffers()[1], np.int32)
-    start, stop = offsets[strings.offset], offsets[strings.offset + len(strings)]
+    last = strings.offset + len(strings)
+    offsets = np.frombuffer(strings.buffers()[1], np.int32, last + 1)
+    start, stop = offsets[strings.offset], offsets[last]
     if stop > start:
         file.write(memoryview(strings.buffers()[2])[start:stop])
 

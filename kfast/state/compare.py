@@ -231,7 +231,7 @@ def _digest_texts(texts: pa.StringArray) -> npt.NDArray[np.uint64]:
     sums = np.zeros(max(len(texts), 1), np.uint64)
     if len(texts):
         buffers = texts.buffers()
-        offsets = np.frombuffer(buffers[1], np.int32)[: len(texts) + 1]
+        offsets = np.frombuffer(buffers[1], np.int32, len(texts) + 1)
         data = np.frombuffer(buffers[2] or b"\0", np.uint8)
         digests.digest_bytes(offsets, data, sums[: len(texts)])
     return sums

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from kfast.errors import InputError
 from kfast.io.arrow import DAMAGED
-from kfast.io.files import check_utf8, quote
+from kfast.io.files import check_utf8, one_line, quote
 from kfast.io.loads.tables import (
     CAPACITY_UNITS,
     LOAD_UNITS,
@@ -142,7 +142,7 @@ def _read_csv(name: str, data: bytes) -> pa.Table:
         text = str(error)
         match = _ROW.search(text)
         where = f"{name} line {match[1]}" if match else name
-        found = _one_line(match[2] if match else text)
+        found = one_line(match[2] if match else text)
         raise InputError(f"{where}: damaged CSV: {found}") from error
 
 
@@ -165,13 +165,8 @@ def _read_columns(name: str, data: bytes, kind: str) -> pa.Table:
         return table
     except DAMAGED as error:
         raise InputError(
-            f"{name}: damaged {kind.capitalize()} file: {_one_line(str(error))}"
+            f"{name}: damaged {kind.capitalize()} file: {one_line(error)}"
         ) from error
-
-
-def _one_line(text: str) -> str:
-    """A message of Arrow, which may have several lines."""
-    return " ".join(text.split())
 
 
 def _texts(name: str, column: pa.ChunkedArray, where: Where) -> pa.DictionaryArray:

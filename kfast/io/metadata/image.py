@@ -162,21 +162,20 @@ class MetadataImage:
     def release(self, file: str) -> tuple[str, str]:
         """The release of the active controller, and from what that is concluded.
 
-        It is the newest that the registration of the controllers supports; where none is
-        registered, the release whose metadata version is finalized.
+        It is the newest that the registration of the controllers supports; where none says that,
+        the release whose metadata version is finalized.
         """
         level = self.features.get(METADATA_VERSION, 0)
-        if not self.controllers and not level:
-            return [*RELEASES][-1], f"assumed, for {file} says no {METADATA_VERSION} yet"
-        if not self.controllers:
-            return release_of(level), f"read from {METADATA_VERSION} {level} in {file}"
-        chosen = [self.controllers.get(self.controller_id)] if (
-            self.controller_id in self.controllers
-        ) else list(self.controllers.values())
-        supported = min(
+        active = self.controllers.get(self.controller_id)
+        chosen = self.controllers.values() if active is None else [active]
+        supported = min((
             (c.features[METADATA_VERSION][1], c.controller_id)
-            for c in chosen if c is not None and METADATA_VERSION in c.features
-        )
+            for c in chosen if METADATA_VERSION in c.features
+        ), default=None)
+        if supported is None and not level:
+            return [*RELEASES][-1], f"assumed, for {file} says no {METADATA_VERSION} yet"
+        if supported is None:
+            return release_of(level), f"read from {METADATA_VERSION} {level} in {file}"
         return release_of(max(level, supported[0])), (
             f"read from the registration of controller {supported[1]} in {file}, which supports"
             f" {METADATA_VERSION} up to {supported[0]}; {level} is finalized"

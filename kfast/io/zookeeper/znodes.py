@@ -207,6 +207,10 @@ class Znodes:
                 self._unknown = self._unknown or [path]
             return
         self._roots.setdefault(match["root"], path)
+        if not 0 <= (znode.version or 0) <= MAX_INT:
+            raise InputError(
+                f"{self._name}: {path}: has version {znode.version}; right is 0..{MAX_INT}"
+            )
         if match["state"]:
             self._add_state(path, match["topic"], int(match["partition"]), znode)
         elif match["topic"] and match.end("topic") == len(path):

@@ -1,0 +1,35 @@
+"""What a run of `python -m tests.fuzz` found, read again."""
+
+import sys
+
+import pytest
+
+from tests.fuzz.__main__ import FOUND
+from tests.fuzz.limits import problem
+from tests.fuzz.readers import every_reader, make_input
+
+INPUTS = sorted(FOUND.glob("*/*"))
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+
+
+@pytest.fixture(scope="module")
+def readers():
+    return every_reader()
+
+
+@pytest.mark.parametrize("path", INPUTS, ids=lambda path: f"{path.parent.name}-{path.name}")
+def test_what_was_found_is_mended(path, readers):
+    reader = readers[path.parent.name.replace("_", " ")]
+    assert problem(reader.read, path.read_bytes()) is None
+
+
+@pytest.mark.slow
+def test_changed_inputs_are_read_or_refused(readers):
+    """Some inputs for every reader; the command reads as many as one likes."""
+    found = {
+        f"{name}, input {number}: {fault}"
+        for name, reader in readers.items() for number in range(50)
+        if (fault := problem(reader.read, make_input(name, reader, 1, number)))
+    }
+    assert not found
