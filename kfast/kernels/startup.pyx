@@ -201,6 +201,8 @@ def count_hosted(
     cdef int threads = <int> counts.shape[0]
     cdef Py_ssize_t n = columns.first.n_rows
     cdef int t
+    if not counts.shape[1]:
+        return
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
         count_share(
             columns.first, share_start(n, t, threads), share_start(n, t + 1, threads),
