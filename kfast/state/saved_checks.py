@@ -64,8 +64,8 @@ def _between(values: npt.NDArray[Any], first: int | npt.NDArray[Any], last: int)
     return inside
 
 
-def _whole(holds: bool) -> Mask:
-    """One rule of a table as a whole."""
+def _once(holds: bool) -> Mask:
+    """Where a rule holds that is about a column as a whole: (1,)."""
     return np.asarray([holds])
 
 
@@ -77,17 +77,17 @@ def _of_tables(state: StateArrays, index: HostingIndex) -> Iterator[Rule]:
         ("topic_unclean_leader_election", n_topics), ("topic_min_insync_replicas", n_topics),
         ("topic_row", n), ("partition", n),
     ):
-        yield name, f"{size} entries", _whole(len(getattr(state, name)) == size)
+        yield name, f"{size} entries", _once(len(getattr(state, name)) == size)
     for name, size in (("broker_status", n_brokers), ("topic_flags", n_topics)):
-        yield name, f"{size} entries or more", _whole(getattr(state, name).size >= size)
+        yield name, f"{size} entries or more", _once(getattr(state, name).size >= size)
     ids = state.broker_id
-    yield "broker_id", "0 or more, ascending", _whole(
+    yield "broker_id", "0 or more, ascending", _once(
         bool((ids >= 0).all() and (ids[1:] > ids[:-1]).all())
     )
     free = state.free_rows
     yield "free_rows", f"a free row of 0..{n - 1}", _between(free, 0, n - 1)
     yield "free_rows", "a free row", state.partition[free] == NO_PARTITION
-    yield "free_rows", "each free row once", _whole(
+    yield "free_rows", "each free row once", _once(
         np.unique(free).size == free.size == np.count_nonzero(state.partition == NO_PARTITION)
     )
     for name in ("leader_offline", "pending"):
@@ -95,11 +95,11 @@ def _of_tables(state: StateArrays, index: HostingIndex) -> Iterator[Rule]:
         fits = bits.size == state.new_bitmap().size
         if fits and (beyond or not n):
             fits = int(bits[-1]) >> beyond == 0
-        yield name, f"one bit for each of {n} rows", _whole(fits)
+        yield name, f"one bit for each of {n} rows", _once(fits)
     begin, hosted = index.begin, index.hosted
-    whole = begin.size == n_brokers + 1 and begin[0] == 0 and begin[-1] == hosted.size
-    yield "index_begin", f"{n_brokers + 1} ascending places in index_hosted", _whole(
-        bool(whole and (begin[1:] >= begin[:-1]).all())
+    spans_hosted = begin.size == n_brokers + 1 and begin[0] == 0 and begin[-1] == hosted.size
+    yield "index_begin", f"{n_brokers + 1} ascending places in index_hosted", _once(
+        bool(spans_hosted and (begin[1:] >= begin[:-1]).all())
     )
     yield "index_hosted", f"a row of 0..{n - 1}", _between(hosted, 0, n - 1)
     ascending = np.append(hosted[1:] > hosted[:-1], True)[: hosted.size]

@@ -32,9 +32,9 @@ def work(name: str, seed: int, first: int, last: int, until: float, at: Any, fau
         at.value = number
         if time.time() > until:
             break
-        found = problem(reader.read, make_input(name, reader, seed, number))
-        if found:
-            faults.put((number, found))
+        fault = problem(reader.read, make_input(name, reader, seed, number))
+        if fault:
+            faults.put((number, fault))
     else:
         at.value = last
     faults.put(None)

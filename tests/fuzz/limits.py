@@ -47,16 +47,16 @@ def problem(read: Callable[[bytes], object], data: bytes) -> str | None:
     """Say what is wrong with how an input is read; None where nothing is."""
     Path("/proc/self/clear_refs").write_text("5")
     before, begin = resident("VmRSS"), time.process_time()
-    found = None
+    fault = None
     try:
         read(data)
     except KfastError as error:
         if "\n" in str(error):
-            found = f"message of several lines from {place_of(error)}"
+            fault = f"message of several lines from {place_of(error)}"
     except Exception as error:  # noqa: BLE001 - any other one is a fault, and is reported
-        found = place_of(error)
-    if found is None and time.process_time() - begin > SECONDS:
-        found = "takes too long"
-    if found is None and resident("VmHWM") - before > MEMORY_BYTES + BYTES_FOR_EACH * len(data):
-        found = "takes too much memory"
-    return found
+        fault = place_of(error)
+    if fault is None and time.process_time() - begin > SECONDS:
+        fault = "takes too long"
+    if fault is None and resident("VmHWM") - before > MEMORY_BYTES + BYTES_FOR_EACH * len(data):
+        fault = "takes too much memory"
+    return fault

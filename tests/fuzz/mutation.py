@@ -38,9 +38,9 @@ def cut(draw: Random, data: bytes, _: list[bytes]) -> bytes:
     return data[:begin] + data[begin + draw.choice((1, 4, 64, 4096)) :]
 
 
-def copy(draw: Random, data: bytes, others: list[bytes]) -> bytes:
+def copy(draw: Random, data: bytes, samples: list[bytes]) -> bytes:
     """Put a part of this file or of another one somewhere."""
-    source = draw.choice([data, data, *others]) or b"x"
+    source = draw.choice([data, data, *samples]) or b"x"
     begin, at = draw.randrange(len(source)), draw.randrange(len(data) + 1)
     part = source[begin : begin + draw.choice((1, 8, 100, 5000))]
     return data[:at] + part * draw.choice((1, 1, 2, 50)) + data[at + draw.choice((0, len(part))) :]
@@ -54,12 +54,12 @@ def integer(draw: Random, data: bytes, _: list[bytes]) -> bytes:
     return data[:at] + value.to_bytes(size, order) + data[at + size :]
 
 
-def line(draw: Random, data: bytes, others: list[bytes]) -> bytes:
+def line(draw: Random, data: bytes, samples: list[bytes]) -> bytes:
     """Leave a line out, write it twice, or elsewhere; or take one of another file."""
     lines = data.splitlines(keepends=True) or [b""]
     taken = lines[draw.randrange(len(lines))]
-    if others and draw.random() < 0.2:
-        taken = draw.choice(draw.choice(others).splitlines(keepends=True) or [b""])
+    if samples and draw.random() < 0.2:
+        taken = draw.choice(draw.choice(samples).splitlines(keepends=True) or [b""])
     if draw.random() < 0.5:
         del lines[draw.randrange(len(lines))]
     if draw.random() < 0.7:
@@ -101,11 +101,11 @@ def bomb(byte: bytes, *, size_mb: int = 64) -> bytes:
 CHANGES: tuple[Change, ...] = (flip, cut, copy, integer, line, value, value)
 
 
-def mutate(draw: Random, data: bytes, others: list[bytes]) -> bytes:
+def mutate(draw: Random, data: bytes, samples: list[bytes]) -> bytes:
     """Change a file once to four times."""
     for _ in range(draw.choice((1, 1, 2, 4))):
-        data = draw.choice(CHANGES)(draw, data, others)[:MOST_BYTES]
-    return pack(draw, data, others) if draw.random() < 0.02 else data
+        data = draw.choice(CHANGES)(draw, data, samples)[:MOST_BYTES]
+    return pack(draw, data, samples) if draw.random() < 0.02 else data
 
 
 def sign_batches(data: bytes, checksum: Callable[[bytes], int]) -> bytes:

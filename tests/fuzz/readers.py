@@ -44,8 +44,8 @@ class Reader:
 def make_input(name: str, reader: Reader, seed: int, number: int) -> bytes:
     """Input `number` of a run: the same for the same seed."""
     draw = Random(f"{name} {seed} {number}")
-    others = list(reader.seeds)
-    return reader.change(draw, draw.choice(others), others)
+    samples = list(reader.seeds)
+    return reader.change(draw, draw.choice(samples), samples)
 
 
 def exercise(state: kfast.ClusterState) -> None:
@@ -140,10 +140,10 @@ def unpack(data: bytes) -> dict[str, bytes]:
         return {}
 
 
-def change_saved(draw: Random, data: bytes, others: list[bytes]) -> bytes:
+def change_saved(draw: Random, data: bytes, samples: list[bytes]) -> bytes:
     """Change one file of a saved state; mostly with checksums that are right afterwards."""
     if draw.random() < 0.1:
-        return mutate(draw, data, others)
+        return mutate(draw, data, samples)
     files = unpack(data)
     name = draw.choice(sorted(files))
     document = msgspec.json.decode(files["state.json"])
@@ -157,9 +157,9 @@ def change_saved(draw: Random, data: bytes, others: list[bytes]) -> bytes:
     return msgspec.msgpack.encode(files | {"state.json": head + saved + b"}"})
 
 
-def change_log(draw: Random, data: bytes, others: list[bytes]) -> bytes:
+def change_log(draw: Random, data: bytes, samples: list[bytes]) -> bytes:
     """Change a metadata log, mostly with checksums that are right afterwards."""
-    changed = mutate(draw, data, others)
+    changed = mutate(draw, data, samples)
     return sign_batches(changed, checksum) if draw.random() < 0.8 else changed
 
 
@@ -192,14 +192,14 @@ def saved() -> tuple[bytes, ...]:
 
 def logs() -> tuple[bytes, ...]:
     """Logs of a short story, of several releases."""
-    found = []
+    logs_of_releases = []
     with scratch() as folder:
         for version in ("1.1", "2.4", "3.9"):
             write_logs(folder / version, version)
             parts = [sorted((folder / version).rglob(f"{name}.log")) for name in
                      ("controller", "state-change")]
-            found.append(MARK.join(files[0].read_bytes() for files in parts))
-    return tuple(found)
+            logs_of_releases.append(MARK.join(files[0].read_bytes() for files in parts))
+    return tuple(logs_of_releases)
 
 
 def metadata() -> tuple[bytes, ...]:

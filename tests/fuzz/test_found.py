@@ -27,9 +27,9 @@ def test_what_was_found_is_mended(path, readers):
 @pytest.mark.slow
 def test_changed_inputs_are_read_or_refused(readers):
     """Some inputs for every reader; the command reads as many as one likes."""
-    found = {
+    faults = {
         f"{name}, input {number}: {fault}"
         for name, reader in readers.items() for number in range(50)
         if (fault := problem(reader.read, make_input(name, reader, 1, number)))
     }
-    assert not found
+    assert not faults

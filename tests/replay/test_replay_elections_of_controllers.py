@@ -197,18 +197,23 @@ def test_a_reassignment_may_have_to_elect(ending):
     assert fields["replicas"] == (1, 2)
 
 
-def test_a_reassignment_after_an_election_is_not_one_that_goes_on(tmp_path):
-    """Within seconds of the election, but after the scheduler was started. Seen on 3.8.1."""
-    logged = begin("2.8")
-    log = logged.log
-    log.write(3, "controller", "INFO [Controller id=3] Leader 1 for partition calm-0 being "
-              "reassigned, is already in the new list of replicas 1,2 and is alive "
-              "(kafka.controller.KafkaController)")
-    log.save(tmp_path)
-    logs = read_logs(tmp_path)
+def reassignment_of(logged, leader, replicas, directory):
+    """The one reassignment that is read from a log that ends with the line about its leader."""
+    logged.log.write(3, "controller", f"INFO [Controller id=3] Leader {leader} for partition "
+                     f"calm-0 being reassigned, is already in the new list of replicas {replicas} "
+                     "and is alive (kafka.controller.KafkaController)")
+    logged.log.save(directory)
+    logs = read_logs(directory)
     statements, _ = understand(logs, Steps(None, len(logs.entries)))
     (term,) = find_terms(statements)
     (event,) = [one for one in write_script(statements, term) if one.kind == "reassign"]
+    return event
+
+
+def test_a_reassignment_after_an_election_is_not_one_that_goes_on(tmp_path):
+    """Within seconds of the election, but after the scheduler was started. Seen on 3.8.1."""
+    logged = begin("2.8")
+    event = reassignment_of(logged, 1, "1,2", tmp_path)
     assert event.fields["targets"] == {("calm", 0): (1, 2)}
 
 
@@ -273,15 +278,7 @@ def test_a_reassignment_after_a_start_is_not_one_that_goes_on(tmp_path):
     logged = begin("2.8")
     logged.change_brokers(failed=[1])
     logged.change_brokers(started=[1])
-    log = logged.log
-    log.write(3, "controller", "INFO [Controller id=3] Leader 2 for partition calm-0 being "
-              "reassigned, is already in the new list of replicas 2,1 and is alive "
-              "(kafka.controller.KafkaController)")
-    log.save(tmp_path)
-    logs = read_logs(tmp_path)
-    statements, _ = understand(logs, Steps(None, len(logs.entries)))
-    (term,) = find_terms(statements)
-    (event,) = [one for one in write_script(statements, term) if one.kind == "reassign"]
+    event = reassignment_of(logged, 2, "2,1", tmp_path)
     assert event.fields["targets"] == {("calm", 0): (2, 1)}
 
 

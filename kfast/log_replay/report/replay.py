@@ -295,7 +295,7 @@ def _try_others(
     Only where the first choice leaves something contradicted or missing.
     """
     fewest = _n_wrong(checkers)
-    for release in choice.others if fewest else ():
+    for release in choice.other_releases if fewest else ():
         steps.go_again(len(statements))
         clusters = split_clusters(statements, find_terms(statements))
         profile = profile_of(release)

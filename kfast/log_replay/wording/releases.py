@@ -77,14 +77,14 @@ _LEVELS = re.compile(r"Changed partition .* with (?:state|assigned)")
 class Choice(NamedTuple):
     """A profile to replay with, and why.
 
-    `release` is the one it stands for, `note` what a reader should know; `others` are releases of
-    other rules that fit the wording as well.
+    `release` is the one it stands for, `note` what a reader should know; `other_releases`
+    have other rules and fit the wording as well.
     """
 
     profile: Profile
     release: str | None
     note: str
-    others: tuple[str, ...] = ()
+    other_releases: tuple[str, ...] = ()
 
 
 def refuse_kraft(logs: Logs) -> None:
