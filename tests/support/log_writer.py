@@ -50,9 +50,8 @@ class LogWriter:
     ) -> None:
         self.state = state
         profile = find_profile(PROFILES[version])
-        # Without a store of its own no controller shows what is stored and not yet cached.
-        store = None if profile.epoch_bump_is_cached else Store(state)
-        self.controller = Controller(state, store=store, journal="full", profile=profile)
+        # Only with a store of its own do what is stored and what is cached differ, as in Kafka.
+        self.controller = Controller(state, store=Store(state), journal="full", profile=profile)
         self.words = Wording(version)
         self.trace = not self.words.since("2.8") if trace is None else trace
         self.files: dict[str, list[str]] = defaultdict(list)
@@ -655,7 +654,8 @@ class LoggedController:
         name = words.partition(*partition)
         listed = f"ArrayBuffer({spaced(target)})"
         touched = [r for r in outcome.additions.to_pylist() if r["kind"] == "LeaderAndIsr"
-                   and (r["topic"], r["partition"]) == partition]
+                   and (r["topic"], r["partition"]) == partition
+                   and outcome.actions[r["step"]].startswith(("A1", "B3: raise"))]
 
         def raised() -> None:
             log.say("epoch updated", p=name, epoch_of=touched[0]["leader_epoch"],
