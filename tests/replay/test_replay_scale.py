@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ from collections import Counter
 
 import pytest
 
+from kfast.errors import InputError
 from kfast.log_replay import ReplayInterrupted, brokers, replay, steps
 from kfast.log_replay.engine import predictions, simulation
 from kfast.log_replay.report import replay as replaying
@@ -45,6 +47,20 @@ def write_failovers(n, folder):
             logged.rebalance()
     logged.log.save(folder)
     return folder
+
+
+def test_a_replay_leaves_no_cycles_and_starts_the_collector_again(tmp_path):
+    write_failovers(2, tmp_path)
+    gc.collect()
+    replay(tmp_path)
+    assert gc.isenabled()
+    assert gc.collect() == 0
+    nothing = tmp_path / "nothing"
+    nothing.mkdir()
+    (nothing / "controller.log").write_text("[2024-01-01 00:00:00,000] INFO a line (kafka.x)\n")
+    with pytest.raises(InputError, match="no line of an active controller"):
+        replay(nothing)
+    assert gc.isenabled()
 
 
 def calls(folder):

@@ -193,10 +193,9 @@ def _isr_updated(case: Case) -> list[Check]:
         record.stated()
     )
     items = case.simulation.items_of(case.row, "update_metadata")
-    last = max((item.order[0] for item in items), default=None)
-    if ran and ran[-1].event.kind == "isr" and ran[-1].event.number == last:
+    if ran and items and ran[-1].event.kind == "isr" and items[-1].event is ran[-1].event:
         # The request is announced first; a reassignment that it completes comes after.
-        first = min((item for item in items if item.order[0] == last), key=lambda item: item.order)
+        first = next(item for item in items if item.event is ran[-1].event)
         return checks_of(logged, {**(case.record() or {}), **first.fields})
     return checks_of(logged, case.record())
 
