@@ -2,7 +2,7 @@
 #
 #   make demo      set up, then show what one rack's failure does to the cluster in bench_data/
 #   make test      set up, then run the tests
-#   make slow      the tests that `make test` leaves out
+#   make slow      the tests that `make test` leaves out, and a slice of the soak with a fresh seed
 #   make lint      ruff, mypy, stubtest, cython-lint
 #   make debug     the tests against a build with bounds and initialisation checks, and assertions
 #   make sanitize  the kernel tests against a build with the same checks and with the address and
@@ -10,6 +10,8 @@
 #   make lockstep  Kafka's own controller classes and kfast on the same random events: KAFKA=4.1.2, STEPS=10000,
 #                  and a fresh SEED unless one is given; KAFKA=3.9.1 is ZooKeeper mode, with PROFILE=kraft-3.9 KRaft;
 #                  needs Java 17, Maven and, once, a network
+#   make soak      random steps on kernels beside their plain Python twins: STEPS=10000000, JOBS=1; stopped and
+#                  run again, it goes on; build/soak.json keeps what is done, and removing it begins again
 #   make docs      the documentation as a site, in build/docs; a warning is an error
 #   make docs-links  follow the links from it to other sites; needs a network
 #   make bench     the benchmarks, PARTITIONS=1000000 of them, and a table and a plot of all sizes
@@ -50,7 +52,7 @@ EXTRAS := import tomllib; \
 COPIED := kfast kfast_command.py pyspark_kfast tests benchmarks bench_data docs setup.py pyproject.toml \
 	MANIFEST.in CITATION.cff LICENSE README.md CHANGELOG.md Makefile .ci .gitignore
 
-.PHONY: demo test slow lint lockstep docs docs-links debug sanitize bench guard reports wheel man clean
+.PHONY: demo test slow lint lockstep soak docs docs-links debug sanitize bench guard reports wheel man clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -61,6 +63,7 @@ test: $(VENV)/installed-dev
 
 slow: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -q $(SPREAD) -m slow
+	$(BIN)/python -m tests.soak --seconds 40
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
@@ -73,6 +76,12 @@ lint: $(VENV)/installed-dev
 lockstep: $(VENV)/installed-dev
 	$(BIN)/python -m tests.kafka.lockstep --kafka $(KAFKA) $(if $(SEED),--seed $(SEED)) --steps $(STEPS) \
 		$(if $(PROFILE),--profile $(PROFILE))
+
+soak: STEPS = 10000000
+soak: JOBS = 1
+soak: $(VENV)/installed-dev
+	$(BIN)/python -m tests.soak --steps $(STEPS) --jobs $(JOBS) --state build/soak.json \
+		$(if $(SEED),--seed $(SEED))
 
 # From nothing, so that every example runs and no page is left of what is no more.
 docs: $(VENV)/installed-docs

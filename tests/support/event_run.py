@@ -132,9 +132,11 @@ class Sequence:
         broke = event_invariants.broken(known, self.twin.ctx, event, happened)
         if broke is not None:
             raise DifferenceError(self.report(number, self.kfast[0], broke))
-        self.check_invariants(event, before, outcomes[0])
+        self.check_invariants(event, before, outcomes[0], happened)
 
-    def check_invariants(self, event: Event, before: ClusterState, outcome: Any) -> None:
+    def check_invariants(
+        self, event: Event, before: ClusterState, outcome: Any, happened: Happened
+    ) -> None:
         """Section 9: what is true of every state, and of every step of an undisturbed controller.
 
         The rules that compare two states assume that nobody else writes to the store, and that a
@@ -154,7 +156,7 @@ class Sequence:
             return
         invariants.check_step(before, first.state, outcome, first.store, self.profile)
         done = outcome.error is None and outcome.failure is None
-        if event.name == "on_broker_failure" and done and not outcome.refusals.num_rows:
+        if event.name == "on_broker_failure" and done and not happened.journal.refusals:
             invariants.after_broker_failure(first.state, event.args["brokers"])
 
     def wrong(

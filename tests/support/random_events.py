@@ -80,6 +80,8 @@ def faults(g: Generator, event: Event) -> list[Event]:
         return []
     if event.name == "catch_up" and not g.ctx.profile.has_alter_partition:
         return []
+    if not g.ctx.all_topics:
+        return []
     op = operation(g, event)
     named = concerned(g, event)
     if op == "topic_config":
@@ -269,10 +271,12 @@ class Generator:
     def next(self) -> Event:
         """The next event; one whose time has not come is passed over.
 
-        A controller that has resigned soon gets its successor.
+        A controller that has resigned soon gets its successor, a cluster without topics one.
         """
         if not self.controller.active and self.random.random() < 0.4:
             return self.failover()
+        if not self.ctx.all_topics:
+            return self.topic_change()
         weights = [weight for weight, _ in self.choices]
         while True:
             _, make = self.random.choices(self.choices, weights)[0]
@@ -335,7 +339,8 @@ class Generator:
         if topic in self.ctx.all_topics:
             topic = f"made-{self.topics_made}"
         created = {topic: {n: self._replicas() for n in range(self.random.randint(1, 3))}}
-        gone = self.random.sample(sorted(self.ctx.all_topics), 1)
+        known = sorted(self.ctx.all_topics)
+        gone = self.random.sample(known, min(len(known), 1))
         gone = [t for t in gone if t not in self.ctx.topics_deletion_started]
         few = len(self.ctx.all_topics) < 4 or self.random.random() < 0.7
         allowed = (None, False, None, True)[self.topics_made % 4]
