@@ -13,7 +13,7 @@ from kfast.log_replay.engine.simulation import Ran
 from kfast.log_replay.lookahead.clusters import Cluster
 from kfast.log_replay.terms.terms import Term
 from kfast.log_replay.wording.forms import Statement
-from kfast.log_replay.wording.values import Partition
+from kfast.log_replay.wording.values import Assigned, Partition
 
 
 class Claim(NamedTuple):
@@ -58,6 +58,12 @@ class ClusterView:
         Lines at which ISRs were changed of partitions that no line names.
     unnamed : frozenset of str
         Topics of which no line names a partition.
+    updating : dict
+        Assignments that were announced and are not stored yet.
+    queued : dict
+        Topics that have been queued for deletion, by the `id` of the term.
+    epoch_version_lag : int or None
+        By how much the controller epoch is above the version of its record.
     """
 
     cluster: Cluster
@@ -74,6 +80,9 @@ class ClusterView:
     stated_at: dict[Partition, int] = field(default_factory=dict)
     hidden_changes: list[int] = field(default_factory=list)
     unnamed: frozenset[str] = frozenset()
+    updating: dict[Partition, Assigned] = field(default_factory=dict)
+    queued: dict[int, frozenset[str]] = field(default_factory=dict)
+    epoch_version_lag: int | None = None
 
     def move_to(self, number: int) -> None:
         """Go on to a line."""

@@ -13,6 +13,7 @@ from typing import Any
 from kfast.log_replay.checks import MISSING
 from kfast.log_replay.comparison.cluster_claims import Claim, ClusterView, CompareCluster
 from kfast.log_replay.comparison.counts import COUNTS
+from kfast.log_replay.comparison.deletion_lines import DELETION_COMPARE
 from kfast.log_replay.comparison.facts import (
     ABSENT,
     BEFORE,
@@ -26,6 +27,7 @@ from kfast.log_replay.engine.simulation import Simulation
 from kfast.log_replay.events.events import is_hole
 from kfast.log_replay.terms.terms import in_office
 from kfast.log_replay.wording.forms import Statement
+from kfast.log_replay.wording.values import Assigned, distinct
 from kfast.schema import FLAG_ASSIGNED, FLAG_BEING_REASSIGNED
 
 RATIO_DIGITS = 1e-5
@@ -53,7 +55,41 @@ def _term_epoch(view: ClusterView, line: Statement) -> Iterator[Claim]:
                 predicted, reason = None, BEFORE if before is None else HOLE
         yield Claim("controller epoch", "controller", epoch, predicted, reason)
     if "epoch_version" in fields and term.epoch is not None:
-        yield Claim("epoch store version", "controller", fields["epoch_version"], term.epoch)
+        yield _epoch_version(view, line, term.epoch)
+
+
+def _epoch_version(view: ClusterView, line: Statement, epoch: int) -> Claim:
+    """The version of the record of the epoch: up to 2.0 it is made with epoch 1, then with 0."""
+    logged = line.fields["epoch_version"]
+    if view.epoch_version_lag is None and epoch - logged in (0, 1):
+        view.epoch_version_lag = epoch - logged
+    predicted = epoch - (view.epoch_version_lag or 0)
+    return Claim("epoch store version", "controller", logged, predicted)
+
+
+def _epoch_before(view: ClusterView, line: Statement) -> Iterator[Claim]:
+    """Up to 2.0 a new controller reads the epoch of the last one, and raises it by one."""
+    if view.term is None or view.term.epoch is None:
+        return
+    before = view.term.epoch - 1
+    yield Claim("controller epoch", "controller", line.fields["controller_epoch"], before)
+    yield _epoch_version(view, line, before)
+
+
+def _writer(_view: ClusterView, line: Statement) -> Iterator[Claim]:
+    """A line that says again by whom it is."""
+    for name in ("controller", "self"):
+        if name in line.fields:
+            yield Claim("controller", "controller", line.fields[name], line.actor_id)
+
+
+def _connected(view: ClusterView, line: Statement) -> Iterator[Claim]:
+    """A sender of requests is connected to a broker that is, or was, registered."""
+    yield from _writer(view, line)
+    broker = line.fields["broker"]
+    if view.term is not None and view.term.opened:
+        known = broker in view.world.simulation.state.broker_id
+        yield Claim("broker", "cluster", broker, broker if known else MISSING)
 
 
 def _other_elected(view: ClusterView, line: Statement) -> Iterator[Claim]:
@@ -97,6 +133,16 @@ def _startup(view: ClusterView, line: Statement) -> Iterator[Claim]:
         predicted = logged if logged in lists else lists[0]
     kind = "brokers that started" if started else "brokers that failed"
     yield Claim(kind, "cluster", logged, predicted)
+
+
+def _no_longer_shutting(view: ClusterView, line: Statement) -> Iterator[Claim]:
+    """Brokers in controlled shutdown that are gone."""
+    simulation, logged = view.world.simulation, frozenset(line.fields["brokers"])
+    event = simulation.ran[-1].event if simulation.ran else None
+    if event is not None and event.kind == "brokers":
+        gone = frozenset((*event.fields["deleted"], *event.fields["bounced"]))
+        predicted = logged if logged <= gone else gone & simulation.shutting_at_start
+        yield Claim("brokers no longer shutting down", "cluster", logged, predicted)
 
 
 # --- sets ----------------------------------------------------------------------------------------
@@ -182,6 +228,32 @@ def _created(view: ClusterView, line: Statement) -> Iterator[Claim]:
             return
 
 
+def _once_each(_view: ClusterView, line: Statement) -> Iterator[Claim]:
+    """An assignment names each broker once."""
+    fields = line.fields
+    listed = fields["assignments"] if "assignments" in fields else {
+        fields["partition"]: fields["after"] if "after" in fields else Assigned(fields["replicas"])
+    }
+    for partition, assigned in listed.items():
+        once = distinct(assigned.replicas)
+        if once != assigned.replicas:
+            yield Claim("replicas", name_of(partition), assigned.replicas, once)
+
+
+def _updating(view: ClusterView, line: Statement) -> Iterator[Claim]:
+    yield from _once_each(view, line)
+    view.updating[line.fields["partition"]] = line.fields["after"]
+
+
+def _stored(view: ClusterView, line: Statement) -> Iterator[Claim]:
+    """From 2.4 on, a stored assignment is the one that the line before announces, if one does."""
+    partition, logged = line.fields["partition"], line.fields["assignment"]
+    announced = view.updating.pop(partition, None)
+    if announced is not None:
+        for field, value in announced._asdict().items():
+            yield Claim(field, name_of(partition), getattr(logged, field), value)
+
+
 # --- balance -------------------------------------------------------------------------------------
 
 
@@ -192,6 +264,13 @@ def _ratio(view: ClusterView, line: Statement) -> Iterator[Claim]:
     if known is not None:
         predicted = logged if abs(known[2] - logged) < RATIO_DIGITS else known[2]
     yield Claim("imbalance ratio", f"broker {broker}", logged, predicted)
+
+
+def _has_preferred(view: ClusterView, line: Statement) -> Iterator[Claim]:
+    """A broker that is the preferred replica of some partition, as balancing groups them."""
+    broker = line.fields["broker"]
+    known = broker in view.world.simulation.imbalance
+    yield Claim("preferred replica of partitions", "cluster", broker, broker if known else MISSING)
 
 
 def _election(view: ClusterView, line: Statement) -> Iterator[Claim]:
@@ -218,6 +297,8 @@ def _request_header(view: ClusterView, line: Statement) -> Iterator[Claim]:
     yield from _term_epoch(view, line)
     request, broker = line.fields["request"], line.fields["broker"]
     term = view.term
+    if request.controller is not None:
+        yield Claim("controller", "controller", request.controller, line.fields["controller"])
     if term is not None and request.controller_epoch is not None:
         yield Claim("controller epoch", "controller", request.controller_epoch, term.epoch)
     known, epoch = view.known_epochs.get(broker), request.broker_epoch
@@ -247,6 +328,11 @@ CLUSTER_COMPARE: dict[str, CompareCluster] = {
     "topics_ineligible": _topic_set("topics", "topics ineligible for deletion", _ineligible),
     "deletion_init": _topic_set("ineligible", "topics ineligible for deletion", _ineligible),
     "new_partitions": _created, "ratio": _ratio, "election": _election,
-    "send_failed": _request_header, **COUNTS,
+    "send_failed": _request_header, "epoch_read": _epoch_before, "connected": _connected,
+    **dict.fromkeys(("resigning", "resigned"), _writer),
+    "no_longer_shutting": _no_longer_shutting, "not_preferred": _has_preferred,
+    **dict.fromkeys(("new_topics", "partitions_added", "reassign"), _once_each),
+    "assignment_updating": _updating, "assignment_stored": _stored,
+    **DELETION_COMPARE, **COUNTS,
 }
 """What checks each kind of line that speaks of the whole cluster."""

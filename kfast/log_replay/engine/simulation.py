@@ -116,6 +116,8 @@ class Simulation:
         self.freed: dict[Partition, list[int]] = {}
         self.vacant: set[int] = set()
         self.queued_before: frozenset[str] = frozenset()
+        self.queued_at_start: frozenset[str] = frozenset()
+        self.shutting_at_start: frozenset[int] = frozenset()
         self.hidden = 0
         self.written: list[int] = []
         self.heard: set[tuple[str, int]] = set()
@@ -343,6 +345,13 @@ class Simulation:
         return bool(self.state.topic_queued_for_deletion[int(self.state.topic_row[row])])
 
     @property
+    def queued(self) -> frozenset[str]:
+        """Topics that are queued for deletion."""
+        state = self.state
+        rows = np.flatnonzero(state.topic_queued_for_deletion).tolist() if state.any_queued else ()
+        return frozenset(plain_topic(state.topic[row].as_py()) for row in rows)
+
+    @property
     def waiting(self) -> dict[int, tuple[int, ...]]:
         """Targets of reassignments that are under way, by row, where they are kept apart."""
         return self.state.reassignment_targets
@@ -358,6 +367,8 @@ class Simulation:
         state = self.state
         if event.kind != "caught_up":  # The ISR change before it may have done all of it.
             self.leaders_at_start = self._leaders()
+        self.queued_at_start = self.queued
+        self.shutting_at_start = frozenset(self.shutting_down)
         self.records_before = {}
         if event.kind == "failover" and event.fields["registered"] is not None:
             self._note_doubly_dead(set(event.fields["registered"]))

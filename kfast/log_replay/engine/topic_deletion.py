@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from kfast.journal import Outcome
-from kfast.log_replay.engine.rows import plain_topic
 from kfast.log_replay.engine.simulation import Simulation
 from kfast.log_replay.events.events import LogEvent
 from kfast.schema import TOPIC_QUEUED, ReplicaState
@@ -30,8 +29,7 @@ def delete(simulation: Simulation, event: LogEvent) -> Outcome:
 def queue(simulation: Simulation, topics: tuple[str, ...]) -> None:
     """Let exactly these topics have a deletion marker, as a new controller reads them."""
     state = simulation.state
-    queued = np.flatnonzero(state.topic_queued_for_deletion).tolist()
-    simulation.queued_before = frozenset(plain_topic(state.topic[row].as_py()) for row in queued)
+    simulation.queued_before = simulation.queued
     state.topic_flags &= 255 - TOPIC_QUEUED
     mutators.note_queued(state)
     state.queue_topic_deletion(topic_names(simulation, topics))

@@ -30,7 +30,7 @@ from kfast.log_replay.events.events import (
 from kfast.log_replay.events.inferred_events import Guesser
 from kfast.log_replay.terms.terms import OPENING, Term, is_terse
 from kfast.log_replay.wording.forms import Statement
-from kfast.log_replay.wording.values import Assigned, Partition
+from kfast.log_replay.wording.values import Assigned, Partition, distinct
 
 MAKES_ONLINE = frozenset({"failover", "resume", "brokers", "dir_failure", "reassign", "caught_up"})
 """Events that may make replicas Online that are so already."""
@@ -201,7 +201,7 @@ class _Writer:
     def _reassign(self, number: int, statement: Statement) -> None:
         fields = statement.fields
         if statement.kind == "reassign":
-            target = fields["replicas"]
+            target = distinct(fields["replicas"])
             last = self.events[-1] if self.events else None
             if last is not None and last.kind == "reassign":
                 # Up to 2.3 one node asks for all of them, and they go one after the other.
@@ -211,7 +211,7 @@ class _Writer:
             after = fields["after"] if "after" in fields else fields["assignment"]
             if "after" not in fields and not self._begins_move(fields["partition"], after):
                 return
-            target = tuple(b for b in after.replicas if b not in after.removing)
+            target = distinct(b for b in after.replicas if b not in after.removing)
         self._add("reassign", number, {
             "targets": {fields["partition"]: target},
             "waits": statement.kind != "reassign" and bool(after.adding),
@@ -227,7 +227,7 @@ class _Writer:
             return
         self.moving.add(partition)
         self._add("reassign", number, {
-            "targets": {partition: statement.fields["replicas"]}, "waits": False,
+            "targets": {partition: distinct(statement.fields["replicas"])}, "waits": False,
         })
 
     def _resumes(self, statement: Statement) -> bool:
@@ -268,7 +268,7 @@ class _Writer:
         elif assigned is not None and assigned.adding and not self._resumes(
             self.statements[number]
         ):
-            target = tuple(b for b in assigned.replicas if b not in assigned.removing)
+            target = distinct(b for b in assigned.replicas if b not in assigned.removing)
             self._add("reassign", number, {"targets": {partition: target}, "waits": True})
 
     def _deletions(self) -> list[tuple[int, int]]:

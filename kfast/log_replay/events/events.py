@@ -9,6 +9,7 @@ from typing import Any
 from kfast.log_replay.events.batches import Batch
 from kfast.log_replay.terms.terms import Term
 from kfast.log_replay.wording.forms import Statement
+from kfast.log_replay.wording.values import Assigned, Partition, distinct
 
 CLAIM_MS = 60_000
 """Batches that begin later than this after the last of an event belong to another one."""
@@ -70,6 +71,14 @@ class LogEvent:
     number: float = 0
 
 
+def _created(line: Statement) -> dict[Partition, Assigned]:
+    """New partitions and their assignments."""
+    return {
+        partition: assigned._replace(replicas=distinct(assigned.replicas))
+        for partition, assigned in line.fields["assignments"].items()
+    }
+
+
 BALANCE_MS = 2000
 """How long the elections of one check for unbalanced leaders may take."""
 
@@ -81,11 +90,11 @@ MARKS: dict[str, Callable[[Statement], tuple[str, dict[str, Any]] | None]] = {
     "shutdown": lambda s: ("shutdown", {"broker": s.fields["broker"]}),
     "new_topics": lambda s: None if not (s.fields["topics"] or s.fields["deleted"]) else (
         "topics", {
-            "created": s.fields["assignments"], "deleted": s.fields["deleted"],
+            "created": _created(s), "deleted": s.fields["deleted"],
             "names": s.fields["topics"],
         },
     ),
-    "partitions_added": lambda s: ("partitions", {"created": s.fields["assignments"]}),
+    "partitions_added": lambda s: ("partitions", {"created": _created(s)}),
     "isr_updating": lambda s: ("isr", {"partitions": s.fields["partitions"]}),
     "isr_notified": lambda s: ("isr", {"partitions": s.fields["partitions"], "notified": True}),
     "rebalance": lambda _: ("rebalance", {}),
@@ -95,7 +104,8 @@ MARKS: dict[str, Callable[[Statement], tuple[str, dict[str, Any]] | None]] = {
         "trigger": s.fields["trigger"],
     }),
     "caught_up": lambda s: ("caught_up", {
-        "partition": s.fields["partition"], "replicas": s.fields.get("replicas", ()),
+        "partition": s.fields["partition"],
+        "replicas": distinct(s.fields.get("replicas", ())),
     }),
     "delete_topics": lambda s: ("delete", {"topics": s.fields["topics"]}),
     "stop_response": lambda s: ("deleted", {

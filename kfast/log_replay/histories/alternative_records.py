@@ -14,7 +14,7 @@ from kfast.log_replay.comparison.worlds import World
 from kfast.log_replay.histories.explorer import Explorer, Troubled
 from kfast.log_replay.histories.stretches import Stretch, go_through
 from kfast.log_replay.wording.subjects import subjects
-from kfast.log_replay.wording.values import Partition
+from kfast.log_replay.wording.values import Partition, distinct
 
 MOVES = frozenset({
     "assignment_updating", "assignment_stored", "reassign", "reassign_leader", "partition_new",
@@ -68,7 +68,7 @@ def _listed_assignments(
             record = fields.get("record")
             listed = fields.get("replicas") or (record.replicas if record is not None else None)
             if listed:
-                votes.setdefault(partition, Counter())[tuple(listed)] += 1
+                votes.setdefault(partition, Counter())[distinct(listed)] += 1
     found = {partition: counted.most_common(1)[0] for partition, counted in votes.items()}
     return {partition: listed for partition, (listed, n) in found.items() if n > 1}
 

@@ -23,7 +23,7 @@ from kfast.log_replay.terms.requests import ABOUT_PARTITIONS, note_sessions
 from kfast.log_replay.terms.terms import Term
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.subjects import subjects
-from kfast.log_replay.wording.values import Partition
+from kfast.log_replay.wording.values import Partition, distinct
 
 SILENCE_MS = 480_000
 """Where a controller checks balances every five minutes, a longer silence is a hole in its log."""
@@ -318,7 +318,7 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
             if line.kind in MOVING:
                 before = fields.get("before")
                 if before is not None and not before.adding:
-                    votes[partition] = Counter({tuple(before.replicas): 1})
+                    votes[partition] = Counter({distinct(before.replicas): 1})
                 if partition in votes or members:
                     moved.add(partition)
                 continue
@@ -339,7 +339,7 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
             members.update(fields.get("isr") or ())
             listed = fields.get("replicas") or (record.replicas if record is not None else None)
             if listed and line.kind != "not_assigned":
-                votes.setdefault(partition, Counter())[tuple(listed)] += 1
+                votes.setdefault(partition, Counter())[distinct(listed)] += 1
             if _is_hosted(line) and line.actor_id is not None:
                 members.add(line.actor_id)
     for partition, members in named.items():
@@ -431,7 +431,7 @@ def _next_listed(
             record = fields.get("record")
             listed = fields.get("replicas") or (record.replicas if record is not None else None)
             if named == partition and listed:
-                return tuple(listed)
+                return distinct(listed)
     return cluster.assignments.get(partition, ())
 
 

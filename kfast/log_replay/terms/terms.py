@@ -223,16 +223,32 @@ def _after_hole(
 
 
 def _smooth(statements: Sequence[Statement], numbers: Sequence[int]) -> dict[int, int]:
-    """Epoch that each line's prefix says; one that stands alone is replaced by the nearest."""
-    told = [(statements[n].entry.time, n, epoch) for n in numbers
-            if (epoch := statements[n].epoch) is not None]
+    """Epoch that each line's prefix says; one that stands alone is replaced by the nearest.
+
+    Lines after an election do not support one before it; those that announce it support its own.
+    """
+    n_elected = 0
+    told = []
+    for number in numbers:
+        line = statements[number]
+        n_elected += line.kind in OPENING
+        announced = line.fields["controller_epoch"] if line.kind in ("elected", "ready") and (
+            "controller_epoch" in line.fields
+        ) else None
+        epoch = announced if line.epoch is None else line.epoch
+        if epoch is not None:
+            told.append((line.entry.time, number, epoch, n_elected))
     smooth: dict[int, int] = {}
-    for at, (time, number, epoch) in enumerate(told):
-        near = [(abs(time - other), value)
-                for other, _, value in (*told[max(at - 1, 0) : at], *told[at + 1 : at + 2])]
+    for at, (time, number, epoch, elected) in enumerate(told):
+        near = [(abs(time - other), smooth.get(beside, value)) for other, beside, value, after in (
+            *told[max(at - 1, 0) : at], *told[at + 1 : at + 2]
+        ) if after == elected]
         if near and all(epoch != value for _, value in near):
             _, epoch = min(near, key=lambda pair: pair[0])
         smooth[number] = epoch
+    for _, number, *_ in told:
+        if statements[number].epoch is None:
+            del smooth[number]
     return smooth
 
 

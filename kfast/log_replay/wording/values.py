@@ -7,7 +7,7 @@ in theirs; both become tuples, and who compares them decides whether order count
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 Partition = tuple[str, int]
@@ -60,6 +60,11 @@ class Assigned(NamedTuple):
 def ids(text: str) -> tuple[int, ...]:
     """Broker ids: `1,2`, `Set(1, 2)`, `List(1, 2)`, `[1, 2]`, or nothing."""
     return tuple(int(number) for number in _NUMBER.findall(text))
+
+
+def distinct(brokers: Iterable[int]) -> tuple[int, ...]:
+    """Brokers in their order, each once: a damaged line may name one twice, Kafka never does."""
+    return tuple(dict.fromkeys(brokers))
 
 
 def partition(text: str) -> Partition:
