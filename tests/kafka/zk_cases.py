@@ -297,15 +297,19 @@ class ZkTwin:
         return out
 
 
+KnownStates = dict[tuple[int, bytes], Json]
+
+
 class ZkKfast:
     """kfast, through its public interface.
 
-    `known` has states that were read, by their digests; settings share it. A digest is of the whole
-    state, so that one that is known is not read again.
+    `known` has states that were read, by their digests and states of replicas; settings share it.
+    A digest is of the whole state, so that one that is known is not read again; but to it, a
+    replica in the state NonExistent is as one that has none.
     """
 
     def __init__(
-        self, case: Json, setting: Setting, known: dict[int, Json] | None = None
+        self, case: Json, setting: Setting, known: KnownStates | None = None
     ) -> None:
         self.with_store = case["with_store"]
         ctx = context_of(case["given"], case["profile"])
@@ -363,10 +367,11 @@ class ZkKfast:
         """The state in the form that is compared."""
         if not self.kfast.controller.active:
             return {"active": False}
-        digest = self.kfast.state.digest()
-        if digest not in self.known:
-            self.known[digest] = self._tables()
-        out = dict(self.known[digest])
+        state = self.kfast.state
+        key = state.digest(), state.replica_state.tobytes()
+        if key not in self.known:
+            self.known[key] = self._tables()
+        out = dict(self.known[key])
         if self.kfast.store is not None:
             out["stored"] = {
                 name_of(p): record_that_decodes(r)

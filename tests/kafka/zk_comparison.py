@@ -16,6 +16,7 @@ from tests.kafka.comparison import ERRORS, Step
 from tests.kafka.kafka_classes import KafkaProcess
 from tests.kafka.zk_cases import (
     KafkaState,
+    KnownStates,
     Seen,
     ZkKfast,
     ZkTwin,
@@ -128,7 +129,7 @@ class ZkLockstep:
         kafka.start(case["given"])
         self.twin = ZkTwin(case)
         settings = [Setting(*setting) for setting in (options or {}).get("settings", ())]
-        known: dict[int, Json] = {}
+        known: KnownStates = {}
         self.kfast = [ZkKfast(case, setting, known) for setting in settings or [Setting()]]
         self.kafka_state = KafkaState(case["with_store"])
 

@@ -140,7 +140,7 @@ final class Release {
         KafkaController controller, Option<scala.collection.mutable.Set<TopicPartition>> partitions, ElectionType type,
         ElectionTrigger trigger, BiConsumer<TopicPartition, Either<ApiError, Object>> reply
     ) {
-        controller.process(new ReplicaLeaderElection(widen(partitions), type, trigger, results -> {
+        ZkCluster.process(controller, new ReplicaLeaderElection(widen(partitions), type, trigger, results -> {
             Scala.map(results).forEach(reply);
             return BoxedUnit.UNIT;
         }));
@@ -184,7 +184,7 @@ final class Release {
         });
         AlterPartitionRequestData request = new AlterPartitionRequestData().setBrokerId(event.get("broker").asInt())
             .setBrokerEpoch(event.get("epoch").asLong()).setTopics(new ArrayList<>(topics.values()));
-        controller.process(new AlterPartitionReceived(request, BY_TOPIC_ID, response -> {
+        ZkCluster.process(controller, new AlterPartitionReceived(request, BY_TOPIC_ID, response -> {
             answer(context, response, answer);
             return BoxedUnit.UNIT;
         }));

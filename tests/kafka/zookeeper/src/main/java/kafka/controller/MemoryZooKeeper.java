@@ -106,6 +106,11 @@ class MemoryZooKeeper extends UnconnectedClient {
         return moved;
     }
 
+    /** The controller found it changed at the node of a queued topic, which it wanted to write back. */
+    void noteMovedAtOther() {
+        movedAtOther = true;
+    }
+
     List<String> children(String path) {
         Node node = nodes.get(path);
         return node == null ? List.of() : new ArrayList<>(node.children);
