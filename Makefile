@@ -12,6 +12,8 @@
 #                  needs Java 17, Maven and, once, a network
 #   make soak      random steps on kernels beside their plain Python twins: STEPS=10000000, JOBS=1; stopped and
 #                  run again, it goes on; build/soak.json keeps what is done, and removing it begins again
+#   make beside    Kafka's own controller classes and kfast on one large cluster: time and memory of each, a
+#                  table and a plot in benchmarks/results; PARTITIONS=1000000, KAFKA=4.1.2
 #   make docs      the documentation as a site, in build/docs; a warning is an error
 #   make docs-links  follow the links from it to other sites; needs a network
 #   make bench     the benchmarks, PARTITIONS=1000000 of them, and a table and a plot of all sizes
@@ -52,7 +54,7 @@ EXTRAS := import tomllib; \
 COPIED := kfast kfast_command.py pyspark_kfast tests benchmarks bench_data docs setup.py pyproject.toml \
 	MANIFEST.in CITATION.cff LICENSE README.md CHANGELOG.md Makefile .ci .gitignore
 
-.PHONY: demo test slow lint lockstep soak docs docs-links debug sanitize bench guard reports wheel man clean
+.PHONY: demo test slow lint lockstep soak beside docs docs-links debug sanitize bench guard reports wheel man clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -82,6 +84,9 @@ soak: JOBS = 1
 soak: $(VENV)/installed-dev
 	$(BIN)/python -m tests.soak --steps $(STEPS) --jobs $(JOBS) --state build/soak.json \
 		$(if $(SEED),--seed $(SEED))
+
+beside: $(VENV)/installed-dev
+	$(BIN)/python -m benchmarks.beside --partitions $(PARTITIONS) --kafka $(KAFKA)
 
 # From nothing, so that every example runs and no page is left of what is no more.
 docs: $(VENV)/installed-docs

@@ -38,6 +38,8 @@ LIST_FIELDS = (
     ("directories", Field.DIRECTORIES, "n_directories"),
 )
 """Lists of a change in the order in which they stand in a log, and how many entries each has."""
+WITHOUT_OFFSET = pa.schema([f for f in METADATA_RECORDS.schema if f.name != "offset"])
+"""Columns that a record has before it is known where it stands."""
 LISTS = (*(name for name, _, _ in LIST_FIELDS), "last_known_elr")
 
 
@@ -177,27 +179,32 @@ class WrittenRecords:
 
     def table(self, first_offset: int) -> pa.Table:
         """Every record, in Kafka's order."""
-        changes = self.changes
-        n = changes.size
+        n = self.changes.size
+        table = pa.Table.from_pylist(
+            [_table_row(record) for _, record in self.others], WITHOUT_OFFSET
+        )
+        if n:  # an event often changes no partition, and is then mostly what a table costs
+            places = np.asarray([before for before, _ in self.others], np.int64)
+            order = np.insert(np.arange(n), places, n + np.arange(len(self.others)))
+            both = pa.concat_tables([self._changes_table(), table]).combine_chunks()
+            table = both.take(pa.array(order))
+        offsets = first_offset + np.arange(table.num_rows)
+        return METADATA_RECORDS.table({"offset": offsets, **schema.columns_of(table)})
+
+    def _changes_table(self) -> pa.Table:
+        """Changes of partitions, without their offsets."""
+        changes, n = self.changes, self.changes.size
         columns = {
             **self.columns(),
-            "type": pa.array([PartitionChangeRecord.__name__] * n, pa.string()),
+            "type": pa.repeat(PartitionChangeRecord.__name__, n),
             "topic": self.topic, "partition": self.partition, "partition_row": changes["row"],
             "leader_epoch": changes["leader_epoch"],
             "partition_epoch": changes["partition_epoch"],
         }
-        other_rows = [_table_row(record) for _, record in self.others]
-        places = np.asarray([before for before, _ in self.others], np.int64)
-        order = np.insert(np.arange(n), places, n + np.arange(len(other_rows)))
-        names = [column.name for column in METADATA_RECORDS.columns if column.name != "offset"]
-        merged = {
-            name: pa.chunked_array([
-                columns.get(name, pa.nulls(n, kind)),
-                pa.array([row.get(name) for row in other_rows], kind),
-            ], kind).combine_chunks().take(pa.array(order))
-            for name, kind in ((name, METADATA_RECORDS.schema.field(name).type) for name in names)
-        }
-        return METADATA_RECORDS.table({"offset": first_offset + np.arange(order.size), **merged})
+        return pa.table(
+            [columns.get(column.name, pa.nulls(n, column.type)) for column in WITHOUT_OFFSET],
+            schema=WITHOUT_OFFSET,
+        )
 
 
 def _places(start: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> Any:

@@ -84,7 +84,7 @@ final class LockstepRequests {
 
     private static String error(short code) { return Errors.forCode(code).name(); }
 
-    private static ControllerRequestContext context(int version) {
+    static ControllerRequestContext context(int version) {
         return new ControllerRequestContext(new RequestHeaderData().setRequestApiVersion((short) version),
             KafkaPrincipal.ANONYMOUS, OptionalLong.empty());
     }

@@ -1,0 +1,43 @@
+"""Kafka's classes and kfast on one cluster: `make beside`; docs/lockstep.md."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks import beside
+from tests.kafka.kafka_classes import MissingToolError, build
+
+PARTITIONS = 2000
+
+
+def rows(path, journal):
+    """What kfast measured on a file of a cluster."""
+    return beside.run_kfast(path, "kraft-4.1", journal)
+
+
+def test_a_cluster_reads_as_it_was_written_and_journals_agree(tmp_path):
+    path = tmp_path / "cluster"
+    beside.write_cluster(path, PARTITIONS, 12, "kraft-4.1")
+    singles, rack, sizes, replicas = beside.read_cluster(path)
+    assert sizes.sum() == len(replicas) == PARTITIONS
+    assert not set(singles) & set(rack)
+    full, counts = rows(path, "full"), rows(path, "counts")
+    sides = {"kafka": [{**row, "heap": 1} for row in full], "full": full, "counts": counts}
+    assert beside.differences(sides) == []
+    assert "| fail a third, ms |" in beside.markdown(sides, "here")
+    wrong = [{**counts[0], "records": 0}, *counts[1:]]
+    assert len(beside.differences({**sides, "counts": wrong})) == 1
+
+
+@pytest.mark.slow
+def test_kafka_ends_with_the_same_state(tmp_path):
+    """Needs Java and Maven."""
+    try:
+        build("4.1.2")
+    except MissingToolError as error:
+        pytest.skip(f"Kafka cannot run here: {error}")
+    assert beside.main(["--partitions", str(PARTITIONS), "--folder", str(tmp_path)]) == 0
+    assert json.loads((tmp_path / "beside.json").read_text())["kafka"][0]["event"] == "load"
+    assert "fail one" in (tmp_path / "beside.svg").read_text()
