@@ -303,9 +303,9 @@ KnownStates = dict[tuple[int, bytes], Json]
 class ZkKfast:
     """kfast, through its public interface.
 
-    `known` has states that were read, by their digests and states of replicas; settings share it.
-    A digest is of the whole state, so that one that is known is not read again; but to it, a
-    replica in the state NonExistent is as one that has none.
+    `known` has states that were read, so that one that is known is not read again; settings share
+    it. The key has columns beside the digest, to which a replica in the state NonExistent is as one
+    that has none, and a partition that is gone as one that has failed log directories.
     """
 
     def __init__(
@@ -368,7 +368,7 @@ class ZkKfast:
         if not self.kfast.controller.active:
             return {"active": False}
         state = self.kfast.state
-        key = state.digest(), state.replica_state.tobytes()
+        key = state.digest(), state.records.tobytes() + state.replica_state.tobytes()
         if key not in self.known:
             self.known[key] = self._tables()
         out = dict(self.known[key])

@@ -40,6 +40,7 @@ final class ZkCluster {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final String TOPICS = "/brokers/topics/";
     private static final String CONFIGS = "/config/topics/";
+    private static final String DELETIONS = "/admin/delete_topics/";
     private static final String ELECTION = "/admin/preferred_replica_election";
     private static final String REASSIGNMENT = "/admin/reassign_partitions";
 
@@ -64,7 +65,7 @@ final class ZkCluster {
         epoch.version = given.get("epoch_store_version").asInt();
         given.get("brokers").fields().forEachRemaining(b -> register(b.getKey(), b.getValue().asLong()));
         given.get("topics").fields().forEachRemaining(topic -> start(topic.getKey(), topic.getValue()));
-        given.get("queued").forEach(topic -> nodes.put("/admin/delete_topics/" + topic.asText(), null));
+        given.get("queued").forEach(topic -> nodes.put(DELETIONS + topic.asText(), null));
         controller = Release.controller(config, client, nodes);
         ControllerChannelManager channels = Release.channels(config);
         ControllerContext context = controller.controllerContext();
@@ -222,7 +223,7 @@ final class ZkCluster {
                 partitionModifications(event.get("topic").asText(), event.get("assignments"));
                 break;
             case "delete_topics":
-                event.get("topics").forEach(topic -> nodes.put("/admin/delete_topics/" + topic.asText(), null));
+                event.get("topics").forEach(topic -> nodes.put(DELETIONS + topic.asText(), null));
                 process(controller, TopicDeletion$.MODULE$);
                 break;
             case "enable_unclean_leader_election":
@@ -318,8 +319,10 @@ final class ZkCluster {
             }));
     }
 
+    /** Whoever removes the node of a topic removes its marker too, as kfast knows no marker of a topic that is gone. */
     private void topicChange(JsonNode event) {
         event.get("gone").forEach(topic -> nodes.remove(TOPICS + topic.asText()));
+        event.get("gone").forEach(topic -> nodes.remove(DELETIONS + topic.asText()));
         event.get("configs").fields().forEachRemaining(entry -> putUnclean(entry.getKey(), entry.getValue().asBoolean()));
         event.get("created").fields().forEachRemaining(entry -> addPartitions(entry.getKey(), entry.getValue()));
         process(controller, TopicChange$.MODULE$);
