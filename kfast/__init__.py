@@ -101,6 +101,8 @@ if TYPE_CHECKING:
         scenarios_from_table,
     )
     from kfast.sweeps.scenarios import Scenarios
+    from kfast.timeline.failover import timeline
+    from kfast.timeline.parameters import read_params
 
 __version__ = "0.2.0"
 
@@ -178,6 +180,7 @@ __all__ = [
     "read_capacity",
     "read_growth",
     "read_load",
+    "read_params",
     "read_plan",
     "read_prices",
     "repair_hours",
@@ -192,6 +195,7 @@ __all__ = [
     "sweep_partitions",
     "sweep_reader",
     "take_census",
+    "timeline",
     "with_controller",
     "write",
     "write_report",
@@ -243,4 +247,6 @@ load_lazily(__name__, {
         "independent_racks random_brokers scenarios_from_table"
     ),
     "sweeps.scenarios": "Scenarios",
+    "timeline.failover": "timeline",
+    "timeline.parameters": "read_params",
 })

@@ -2327,6 +2327,85 @@ PIPELINE_ALERTS = ResultTable(
     ),
 )
 
+TIMES: Mapping[str, str] = {
+    "detect_us": "the controller's first event begins",
+    "decide_us": "the controller has taken its last decision",
+    "publish_us": "its last requests are sent, or its last records committed",
+    "first_led_us": "the first partition is led again",
+    "led_p50_us": "half of those that are led again are led",
+    "led_p99_us": "99 of 100 of them are led",
+    "led_max_us": "all of them are led",
+    "visible_max_us": "every broker answers clients with the new leaders",
+    "served_p50_us": "clients that retry reach half of the new leaders",
+    "served_p99_us": "clients that retry reach 99 of 100 of them",
+    "isr_max_us": "no ISR has a member that failed",
+}
+"""When what happens, in microseconds after the failure."""
+
+TIMES_IN_SECONDS: Mapping[str, str] = {
+    "leaderless_partition_s": "partition-seconds without a leader, of partitions that are led again",
+    "stalled_partition_s": "partition-seconds with a leader, and an ISR with a member that failed",
+    "under_min_partition_s": "partition-seconds under min ISR until the horizon",
+}
+"""Sums over partitions, in whole seconds."""
+
+
+def _with_range(name: str, meaning: str) -> tuple[ResultColumn, ...]:
+    """A column, and the 5th and 95th percentile of its samples; null where it does not occur."""
+    return (
+        ResultColumn(name, _INT64, f"{meaning}; null where it does not occur", True),
+        ResultColumn(f"{name}_low", _INT64, f"5th percentile of the samples of {name}", True),
+        ResultColumn(f"{name}_high", _INT64, f"95th percentile of the samples of {name}", True),
+    )
+
+
+TIMELINE_PARAMETERS = ResultTable(
+    "timeline.parameters", "kfast.timeline(state, broker_ids).parameters", "parameters",
+    (
+        ResultColumn("name", _TEXT, "name of the parameter"),
+        ResultColumn("unit", _TEXT, "us, or ns for each item"),
+        *_counts(
+            ("value", "central value"), ("low", "least value that is drawn"),
+            ("high", "greatest value that is drawn"),
+        ),
+        ResultColumn("source", _TEXT, "where the value comes from"),
+        ResultColumn("given", _BOOL, "it replaces the default"),
+        ResultColumn("meaning", _TEXT, "what costs that"),
+    ),
+)
+TIMELINE_STAGES = ResultTable(
+    "timeline.stages", "kfast.timeline(state, broker_ids).stages",
+    "stages of the controller and of each broker, in their order",
+    (
+        ResultColumn("scenario", _INT64, "number of the failure, from 0"), _EVENT,
+        ResultColumn("stage", _TEXT, "what is done"),
+        ResultColumn("broker_id", _INT32, "who does it; null for the controller", True),
+        *_with_range("begin_us", "microseconds after the failure"),
+        *_with_range("end_us", "microseconds after the failure"),
+        ResultColumn("items", _INT64, "how many partitions, replicas, requests or records"),
+        ResultColumn("waits_for", _TEXT, "detection, controller, store, queue or disk"),
+    ),
+)
+_TIMELINE = (
+    ResultColumn("scenario", _INT64, "number of the failure, from 0"),
+    ResultColumn("brokers", _IDS, "ids of the brokers that fail"),
+    *_counts(
+        ("lost_partitions", "partitions whose leader fails"),
+        ("offline_partitions", "those that have no leader in the end"),
+        ("under_min_partitions", "partitions that fall under min ISR"),
+    ),
+    *(column for name, meaning in (*TIMES.items(), *TIMES_IN_SECONDS.items())
+      for column in _with_range(name, meaning)),
+    ResultColumn(
+        "binding", _TEXT, "what the partition that is led last waits for most: detection, "
+        "controller, store, queue or disk; null where none is led again", True,
+    ),
+    ResultColumn("slowest_broker", _INT32, "id of its leader; null where none is led again", True),
+)
+TIMELINE_SUMMARY = ResultTable(
+    "timeline.summary", "kfast.timeline(state, broker_ids).summary", "one failure", _TIMELINE
+)
+
 RESULTS = (
     BROKERS_TABLE, TOPICS_TABLE, PARTITIONS_TABLE, CLUSTER_TABLE, PROVENANCE, PLAN,
     LOAD_PROVENANCE,
@@ -2352,6 +2431,6 @@ RESULTS = (
     OUTAGES, REPLAY_REASSIGNMENTS, BROKER_SESSIONS, CONTROLLER_TERMS, REPLICAS_TABLE,
     ASSUMPTIONS_TABLE, FLEET, FLEET_CAPACITY, SHARDED_COUNTS, SHARDED_BROKERS, SHARDED_REQUESTS,
     PREFERRED_LEADERS, SHARDED_TRANSITIONS, SHARDED_ELECTIONS, SHARDED_RECORDS, PIPELINE_RUN,
-    PIPELINE_SUMMARIES, PIPELINE_ALERTS,
+    PIPELINE_SUMMARIES, PIPELINE_ALERTS, TIMELINE_SUMMARY, TIMELINE_STAGES, TIMELINE_PARAMETERS,
 )
 """Every table that kfast gives, in the order of `docs/results.md`."""

@@ -50,6 +50,7 @@ ORDER = (
     "replay_results",
     "log_replay",
     "metadata_replay",
+    "timeline",
     "report",
     "spark",
     "cli",

@@ -1,0 +1,14 @@
+"""When a failover's steps happen, and how long partitions have no leader.
+
+Decisions, orders and counts are those of the engine's controllers; nothing here decides who leads.
+
+- `failover`: the question `kfast.timeline`. `sweep`: the same for every single failure.
+- `parameters`, `settings`: what a step costs, and which settings of Kafka times follow from.
+- `recording`: the failure as the controller handles it. `zk_steps`, `kraft_counts`: counted by
+  broker.
+- `detection`: phases, draws of samples, and when events begin. `zk_times`, `kraft_times`: the
+  recurrences. `stages`: what they give.
+- `progressions`, `summaries`: distributions without a value per partition.
+
+Source: docs/timeline.md.
+"""

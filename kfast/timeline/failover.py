@@ -1,0 +1,344 @@
+"""How long a failure lasts: `kfast.timeline`.
+
+Source: docs/timeline.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kfast import arguments
+from kfast.analysis.whatif import check_brokers
+from kfast.arguments import check_instance, shown
+from kfast.errors import ArgumentError
+from kfast.schema import TIMELINE_STAGES, TIMELINE_SUMMARY, TIMES, TIMES_IN_SECONDS
+from kfast.state import ClusterState
+from kfast.state.display import Summary, summary_html, summary_text
+from kfast.timeline.detection import Draws, Schedule, activation, draw, schedules
+from kfast.timeline.kraft_counts import take_counts
+from kfast.timeline.kraft_times import quorum_times
+from kfast.timeline.parameters import Parameters, parse_time
+from kfast.timeline.recording import Recording, record_failure, started_cluster
+from kfast.timeline.settings import Settings
+from kfast.timeline.stages import Times
+from kfast.timeline.summaries import Measures, measure, no_failure
+from kfast.timeline.zk_steps import controller_steps
+from kfast.timeline.zk_times import zookeeper_times
+
+__all__ = ["NOT_MODELLED", "FailureTimeline", "Question", "timeline"]
+
+Ints = npt.NDArray[np.int64]
+
+SERIAL = "zk-1.0"
+"""The last release whose requests to ZooKeeper go one by one."""
+MOST_SAMPLES = 100_000
+LOSSES = ("process", "host")
+
+NOT_MODELLED = (
+    "not modelled: pauses of the JVM, bursts of reconnects and of full fetch sessions, queues of "
+    "loaded brokers, network partitions, false detection, loading of group coordinators and "
+    "transactions, log recovery, quotas, other events in the controller's queue, tiered storage, "
+    "ZooKeeper's own leader election"
+)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of every failure.
+
+    Attributes
+    ----------
+    params : Parameters
+    settings : Settings
+    samples, seed : int
+    horizon : int
+        Microseconds.
+    loss : {"process", "host"}
+    """
+
+    params: Parameters
+    settings: Settings
+    samples: int
+    seed: int
+    horizon: int
+    loss: str
+
+    @classmethod
+    def of(
+        cls, state: ClusterState, params: Any, settings: Any, profile: str, samples: Any,
+        seed: Any, horizon: str, loss: str,
+    ) -> Question:
+        """Check the arguments of a question; refuses what could overflow."""
+        if loss not in LOSSES:
+            raise ArgumentError(f"loss is {shown(loss)}; right is {' or '.join(LOSSES)}")
+        until = parse_time("horizon", horizon)
+        if not until:
+            raise ArgumentError("horizon is 0; right is a time such as 1h")
+        if state.n_partitions * until >= 2**62:
+            raise ArgumentError(
+                f"{state.n_partitions} partitions times a horizon of {until} us is "
+                f"{state.n_partitions * until}, and sums are below 2^62: give a shorter horizon"
+            )
+        return cls(
+            Parameters.of(params, profile=profile), Settings.of(settings),
+            arguments.whole("samples", samples, 1, MOST_SAMPLES),
+            arguments.whole("seed", seed, 0, 2**64 - 1), until, loss,
+        )
+
+    @property
+    def assumptions(self) -> list[str]:
+        """Every default that is used, in sentences."""
+        defaults = [one.name for one in self.params.by_name.values() if not one.given]
+        settings = ", ".join(f"{name}={value}" for name, value in self.settings.by_name.items())
+        return [
+            f"settings: {settings}",
+            f"parameters by default: {', '.join(defaults)}" if defaults else
+            "no parameter is a default",
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class FailureTimeline:
+    """When the steps of one failure happen.
+
+    Attributes
+    ----------
+    state : ClusterState
+        The cluster before.
+    broker_ids : tuple of int
+    controller_fails : bool
+    question : Question
+    measures : Measures
+        Every measure, in every sample; the first is the central one.
+    stages : pa.Table
+    """
+
+    state: ClusterState
+    broker_ids: tuple[int, ...]
+    controller_fails: bool
+    question: Question
+    measures: Measures
+    stages: pa.Table
+
+    @property
+    def summary(self) -> pa.Table:
+        """Table of one row (`schema.TIMELINE_SUMMARY`)."""
+        return summary_table([self.measures], [self.broker_ids])
+
+    @property
+    def parameters(self) -> pa.Table:
+        """Every parameter with its range and source."""
+        return self.question.params.table
+
+    @property
+    def assumptions(self) -> list[str]:
+        """Defaults that were used."""
+        return self.question.assumptions
+
+    def _summary(self) -> Summary:
+        row = self.summary.to_pylist()[0]
+        return "Timeline", {
+            "broker_ids": ",".join(map(str, self.broker_ids)) or None,
+            "controller": self.state.controller,
+            **{name: f"{row[name]} [{row[f'{name}_low']}, {row[f'{name}_high']}]"
+               for name in ("detect_us", "led_p50_us", "led_max_us")},
+            "partitions that lose their leader": row["lost_partitions"],
+            "offline_partitions": row["offline_partitions"],
+        }
+
+    __repr__ = summary_text
+    _repr_html_ = summary_html
+
+
+def timeline(
+    state: ClusterState,
+    broker_ids: Iterable[int] = (),
+    *,
+    controller_fails: bool = False,
+    params: Parameters | Mapping[str, str] | None = None,
+    settings: Settings | Mapping[str, int] | None = None,
+    profile: str = "default",
+    samples: int = 200,
+    seed: int = 1,
+    horizon: str = "1h",
+    loss: str = "process",
+) -> FailureTimeline:
+    """When the steps of a failure happen, and how long partitions have no leader.
+
+    Parameters
+    ----------
+    state : ClusterState
+        Not changed. Its controller decides.
+    broker_ids : iterable of int
+        Brokers that are up and fail at one instant.
+    controller_fails : bool
+        The active controller fails too: in ZooKeeper mode one of these brokers (the cluster's
+        `controller_id`, or the only one that is given), in KRaft a node of its own.
+    params : Parameters, or mapping of str to str, optional
+        Parameters in place of the defaults: {"epoch_sync": "800us"}; see `read_params`.
+    settings : mapping of str to int, optional
+        Settings of Kafka by their names, in milliseconds: {"broker.session.timeout.ms": 6000}.
+    profile : str
+        A named set of parameters, one of `PROFILES`.
+    samples : int
+        Draws of parameters and phases, from which ranges are made.
+    seed : int
+    horizon : str
+        Until when time without a leader counts.
+    loss : {"process", "host"}
+        Whether clients learn of the failure at once, or by their timeouts.
+
+    Raises
+    ------
+    ArgumentError
+        A broker is unknown or down; nobody fails, or nobody is left; a parameter or setting is
+        unknown or outside its range.
+    """
+    check_instance("state", state, ClusterState)
+    question = Question.of(state, params, settings, profile, samples, seed, horizon, loss)
+    ids = check_brokers(state, broker_ids)
+    controller = controller_place(state, ids, controller_fails)
+    if controller is not None and not state.is_kraft and not ids:
+        ids, controller = (state.controller_id,), 0
+    if not ids:
+        if not controller_fails:
+            raise ArgumentError("broker_ids is empty, and controller_fails is not set: who fails?")
+        draws = draw(question.params, 0, question.samples, seed=question.seed, scenario=0)
+        measures = no_failure(activation(question.settings, draws))
+        return FailureTimeline(
+            state, (), True, question, measures, TIMELINE_STAGES.schema.empty_table()
+        )
+    if len(ids) >= int(state.up.sum()):
+        raise ArgumentError("every broker that is up fails: nobody is left to lead")
+    measures, stages = answer(started_cluster(state), ids, controller, question, 0)
+    return FailureTimeline(state, ids, controller is not None, question, measures, stages)
+
+
+def controller_place(
+    state: ClusterState, ids: tuple[int, ...], controller_fails: bool
+) -> int | None:
+    """Place among the brokers that fail of the controller; None where it does not."""
+    if not controller_fails:
+        return None
+    if state.is_kraft or (not ids and state.controller_id >= 0):
+        return 0
+    if state.controller_id in ids:
+        return ids.index(state.controller_id)
+    if len(ids) == 1 and state.controller_id < 0:
+        return 0
+    known = "" if state.controller_id < 0 else f"; the controller is broker {state.controller_id}"
+    raise ArgumentError(
+        f"controller_fails is set, and which of brokers {', '.join(map(str, ids)) or 'none'} is "
+        f"the controller is not known{known}: give that one alone"
+    )
+
+
+def answer(
+    started: ClusterState, ids: tuple[int, ...], controller: int | None, question: Question,
+    scenario: int,
+) -> tuple[Measures, pa.Table]:
+    """Measures and stages of one failure, on a cluster whose controller has started."""
+    rows = started.find_brokers(list(ids))
+    draws = draw(
+        question.params, len(ids), question.samples, seed=question.seed, scenario=scenario
+    )
+    parts = []
+    for schedule in schedules(started, question.settings, draws, controller=controller):
+        groups = [[int(rows[place]) for place in group] for group in schedule.groups]
+        recording = record_failure(
+            started, groups, takes_over=controller is not None and not started.is_kraft
+        )
+        values = {name: drawn[schedule.samples] for name, drawn in draws.values.items()}
+        times = _times(recording, schedule, values, question)
+        parts.append((schedule, recording, times, values))
+    measures = measure(parts, question.settings, question.horizon, question.loss)
+    return measures, stage_table(parts, draws, scenario)
+
+
+def _times(
+    recording: Recording, schedule: Schedule, values: Mapping[str, Ints], question: Question
+) -> Times:
+    state = recording.state
+    if state.is_kraft:
+        return quorum_times(
+            recording, take_counts(recording), schedule.starts, values,
+            voters=question.settings.quorum_voters,
+        )
+    return zookeeper_times(
+        controller_steps(recording), schedule.starts, values, recording.live,
+        serial=is_serial(state.controller),
+    )
+
+
+def is_serial(controller: str) -> bool:
+    """Whether a ZooKeeper-mode controller waits for each request to ZooKeeper by itself."""
+    release = [tuple(map(int, name.split("-")[1].split("."))) for name in (controller, SERIAL)]
+    return release[0] <= release[1]
+
+
+def percentiles(values: Ints) -> tuple[int, int, int]:
+    """The central value, then the 5th and the 95th percentile of the other samples."""
+    drawn = np.sort(values[1:])
+    return int(values[0]), int(drawn[5 * (drawn.size - 1) // 100]), int(
+        drawn[-(-95 * (drawn.size - 1) // 100)]
+    )
+
+
+def summary_table(all_measures: list[Measures], brokers: list[tuple[int, ...]]) -> pa.Table:
+    """Table of one row for each failure."""
+    columns: dict[str, list[Any]] = {name: [] for name in TIMELINE_SUMMARY.schema.names}
+    for scenario, (measures, ids) in enumerate(zip(all_measures, brokers, strict=True)):
+        columns["scenario"].append(scenario)
+        columns["brokers"].append(list(ids))
+        for name in (*TIMES, *TIMES_IN_SECONDS):
+            values = measures.values.get(name)
+            low_high = (None,) * 3 if values is None else percentiles(values)
+            for ending, value in zip(("", "_low", "_high"), low_high, strict=True):
+                columns[f"{name}{ending}"].append(value)
+        for name in ("lost_partitions", "offline_partitions", "under_min_partitions", "binding",
+                     "slowest_broker"):
+            columns[name].append(getattr(measures, name))
+    return TIMELINE_SUMMARY.table({
+        name: pa.array(values, TIMELINE_SUMMARY.schema.field(name).type)
+        for name, values in columns.items()
+    })
+
+
+def stage_table(parts: list[Any], draws: Draws, scenario: int) -> pa.Table:
+    """Every stage of the central sample; ranges are of the samples that have that stage too."""
+    central = next(part for part in parts if 0 in part[0].samples)
+    _, recording, times, _ = central
+    ids = recording.state.broker_id
+    columns: dict[str, list[Any]] = {name: [] for name in TIMELINE_STAGES.schema.names}
+    found = [_by_key(part) for part in parts]
+    for key, (begin, end, stage) in _by_key(central).items():
+        others = [each[key] for each in found if key in each and each[key][2] is not stage]
+        begins = np.concatenate([begin, *(other[0] for other in others)])
+        ends = np.concatenate([end, *(other[1] for other in others)])
+        row: dict[str, Any] = {
+            "scenario": scenario, "event": key[0], "stage": key[1],
+            "broker_id": None if key[2] is None else int(ids[key[2]]), "items": stage.items,
+            "waits_for": stage.waits_for,
+        }
+        for name, values in (("begin_us", begins), ("end_us", ends)):
+            numbers = percentiles(values) if values.size > 1 else (int(values[0]),) * 3
+            row |= dict(zip((name, f"{name}_low", f"{name}_high"), numbers, strict=True))
+        for name, value in row.items():
+            columns[name].append(value)
+    return TIMELINE_STAGES.table({
+        name: pa.array(values, TIMELINE_STAGES.schema.field(name).type)
+        for name, values in columns.items()
+    })
+
+
+def _by_key(part: Any) -> dict[tuple[int, str, int | None], Any]:
+    """Stages of some samples by event, name and broker; detection is one."""
+    schedule, _, times, _ = part
+    stages = {(one.event, one.name, one.broker): (one.begin, one.end, one) for one in times.stages}
+    return stages

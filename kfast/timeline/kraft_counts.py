@@ -1,0 +1,122 @@
+"""What brokers do when they take several operations of a KRaft controller at once, counted.
+
+A broker that is busy takes all operations that are committed meanwhile, i to j, and applies each
+partition once, in its last state. So counts are needed for every i <= j: each change of a partition
+counts within a rectangle of (i, j), and a table is the sum of such rectangles.
+
+Source: docs/timeline.md, section "KRaft".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kfast.timeline.recording import NEVER, Recording
+
+__all__ = ["TakeCounts", "take_counts"]
+
+Ints = npt.NDArray[np.int64]
+NAMES = ("leads", "leads_on", "follows", "elected", "shrunk_later", "shrunk", "shrunk_on")
+
+
+@dataclass(frozen=True, eq=False)
+class TakeCounts:
+    """Counts by first operation i, last operation j, and broker row; (K, K, N) int64.
+
+    Attributes
+    ----------
+    leads, leads_on, follows, elected, shrunk_later, shrunk : (K, K, N) int64
+        As of `zk_steps.Publication`.
+    shrunk_on : (K, K, N) int64
+        Of `leads_on`, those whose ISR loses its last dead member here.
+    meta : (K, K) int64
+        Partitions that changed, anywhere.
+    """
+
+    leads: Ints
+    leads_on: Ints
+    follows: Ints
+    elected: Ints
+    shrunk_later: Ints
+    shrunk: Ints
+    shrunk_on: Ints
+    meta: Ints
+
+
+class _Rectangles:
+    """A sum of rectangles over (i, j), by broker."""
+
+    def __init__(self, n_events: int, n_brokers: int) -> None:
+        self.corners = np.zeros((n_events + 1, n_events + 1, n_brokers), np.int64)
+
+    def add(self, first_i: Ints, end_i: Ints, first_j: Ints, end_j: Ints, brokers: Ints) -> None:
+        """Add 1 where first_i <= i < end_i and first_j <= j < end_j; empty ones are left out."""
+        used = (first_i < end_i) & (first_j < end_j) & (brokers >= 0)
+        b = brokers[used]
+        for i, j, sign in ((first_i, first_j, 1), (end_i, first_j, -1), (first_i, end_j, -1),
+                           (end_i, end_j, 1)):
+            np.add.at(self.corners, (i[used], j[used], b), sign)
+
+    @property
+    def table(self) -> Ints:
+        """(K, K, N) the sums."""
+        table: Ints = self.corners.cumsum(axis=0).cumsum(axis=1)[:-1, :-1]
+        return table
+
+
+def take_counts(recording: Recording) -> TakeCounts:
+    """Counts of every take of consecutive operations of one failure."""
+    n, k = recording.rows.size, len(recording.events)
+    brokers = recording.dead.size
+    led, all_led, followed, meta = (
+        _Rectangles(k, size) for size in (brokers, brokers, brokers, 1)
+    )
+    final = recording.final_leader.astype(np.int64)
+    last, raised = np.full(n, NEVER, np.int64), np.full(n, NEVER, np.int64)
+    elected_by = last.copy()
+    changed_next = np.full((k + 1, n), k, np.int64)
+    for e in range(k - 1, -1, -1):
+        event = recording.events[e]
+        changed_next[e] = np.where(event.writes > 0, e, changed_next[e + 1])
+    for e, event in enumerate(recording.events):
+        at = np.flatnonzero(event.writes > 0)
+        raised[event.raised] = e
+        last[at] = e
+        elected_by[event.elected & (event.after["leader"] == final)] = e
+        leader = event.after["leader"][at].astype(np.int64)
+        here, until = np.full(at.size, e, np.int64), changed_next[e + 1][at]
+        zero = np.zeros(at.size, np.int64)
+        all_led.add(zero, here + 1, here, until, leader)
+        led.add(zero, raised[at] + 1, here, until, leader)
+        meta.add(zero, here + 1, here, until, zero)
+        for slot in range(recording.replicas.shape[1]):
+            replica = recording.replicas[at, slot]
+            following = np.where(replica == leader, -1, replica)
+            followed.add(zero, here + 1, here, until, following)
+    elected_by[~recording.lost | (final < 0)] = NEVER
+    return _finished(recording, led.table, all_led.table, followed.table, meta.table[:, :, 0],
+                     final, last, raised, elected_by)
+
+
+def _finished(
+    recording: Recording, leads: Ints, all_led: Ints, follows: Ints, meta: Ints, final: Ints,
+    last: Ints, raised: Ints, elected_by: Ints,
+) -> TakeCounts:
+    """The same with what is counted by partition: the last election, and the last change."""
+    k, brokers, n = len(recording.events), recording.dead.size, last.size
+    elected, later, shrunk, shrunk_on = (_Rectangles(k, brokers) for _ in range(4))
+    mine = np.where(elected_by >= 0, final, -1)
+    zero, end = np.zeros(n, np.int64), np.full(n, k, np.int64)
+    elected.add(zero, elected_by + 1, np.maximum(elected_by, 0), end, mine)
+    later.add(zero, elected_by + 1, np.maximum(elected_by, 0), last, mine)
+    ends = np.where(last >= 0, final, -1)
+    at = np.maximum(last, 0)
+    shrunk.add(elected_by + 1, raised + 1, at, end, ends)
+    shrunk_on.add(np.maximum(raised, elected_by) + 1, last + 1, at, end, ends)
+    return TakeCounts(
+        leads, all_led - leads, follows, elected.table, later.table, shrunk.table,
+        shrunk_on.table, meta,
+    )

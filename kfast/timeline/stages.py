@@ -1,0 +1,80 @@
+"""What the time models give: stages, and progressions of instants, of every sample.
+
+Source: docs/timeline.md, section "Words".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from kfast.timeline.progressions import Progressions
+
+__all__ = ["Stage", "Times", "median_broker"]
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One stage of an event; `begin` and `end` are (S,), `broker` a row, or None: the controller.
+
+    `waits_for` is what it waits for: detection, controller, store, queue or disk.
+    """
+
+    event: int
+    name: str
+    broker: int | None
+    begin: Ints
+    end: Ints
+    items: int
+    waits_for: str
+
+
+@dataclass(eq=False)
+class Times:
+    """When what happens, in every sample.
+
+    Attributes
+    ----------
+    stages : list of Stage
+    led : list of Progressions
+        Partitions that had lost their leader, led again.
+    shrunk_later : list of Progressions
+        Those of them whose ISR has a dead member until later.
+    shrunk : list of Progressions
+        Partitions whose ISR loses its last dead member when they are led already.
+    published : list of (S,) int64
+        When the controller sent, or committed.
+    visible : list of (S, live brokers) int64
+        When brokers answer clients with the new leaders.
+    """
+
+    stages: list[Stage] = field(default_factory=list)
+    led: list[Progressions] = field(default_factory=list)
+    shrunk_later: list[Progressions] = field(default_factory=list)
+    shrunk: list[Progressions] = field(default_factory=list)
+    published: list[Ints] = field(default_factory=list)
+    visible: list[Ints] = field(default_factory=list)
+
+    def add_brokers(
+        self, event: int, name: str, begin: Ints, end: Ints, items: Ints,
+        live: npt.NDArray[np.bool_],
+    ) -> None:
+        """Add a stage of every live broker that has items in it; times are (S, N)."""
+        for row in np.flatnonzero(live & (items > 0)).tolist():
+            self.stages.append(
+                Stage(event, name, row, begin[:, row], end[:, row], int(items[row]), "disk")
+            )
+
+
+def median_broker(times: Ints, live: npt.NDArray[np.bool_]) -> Ints:
+    """(S,) median over live brokers, the lower one of two; 0 where no broker lives."""
+    among = times[:, live]
+    if not among.shape[1]:
+        return np.zeros(times.shape[0], np.int64)
+    middle = (among.shape[1] - 1) // 2
+    found: Ints = np.partition(among, middle, axis=1)[:, middle]
+    return found

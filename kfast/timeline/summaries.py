@@ -1,0 +1,136 @@
+"""Measures of a failure in every sample: who is led when, and what it costs in partition-time.
+
+Source: docs/timeline.md, sections "Words" and "Clients".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from kfast.timeline.detection import Schedule
+from kfast.timeline.progressions import Progressions, quantile, round_up, waiting_quantile
+from kfast.timeline.recording import Recording
+from kfast.timeline.settings import Settings
+from kfast.timeline.stages import Times
+
+__all__ = ["Measures", "Part", "measure", "no_failure"]
+
+Ints = npt.NDArray[np.int64]
+Part = tuple[Schedule, Recording, Times, Mapping[str, Ints]]
+
+
+@dataclass(frozen=True, eq=False)
+class Measures:
+    """What a failure costs.
+
+    Attributes
+    ----------
+    values : dict of str to (S,) int64
+        By `schema.TIMES` and `schema.TIMES_IN_SECONDS`; the latter in partition-microseconds until
+        they are shown. What is not there does not occur.
+    lost_partitions, offline_partitions, under_min_partitions : int
+        Partitions that lose their leader; that have none in the end; that fall under min ISR.
+    binding : str or None
+        What the partition that is led last waited for most.
+    slowest_broker : int or None
+        Id of its leader.
+    """
+
+    values: dict[str, Ints]
+    lost_partitions: int = 0
+    offline_partitions: int = 0
+    under_min_partitions: int = 0
+    binding: str | None = None
+    slowest_broker: int | None = None
+
+
+def no_failure(active: Ints) -> Measures:
+    """Only the active KRaft controller fails: nobody loses a leader."""
+    return Measures({"detect_us": active, "decide_us": active})
+
+
+def measure(parts: Sequence[Part], settings: Settings, horizon: int, loss: str) -> Measures:
+    """Measures of all samples; each part has those with one order of events."""
+    samples = sum(schedule.samples.size for schedule, *_ in parts)
+    values: dict[str, Ints] = {}
+    for schedule, recording, times, drawn in parts:
+        one = _measure_samples(schedule, recording, times, drawn, settings, horizon, loss)
+        for name, column in one.items():
+            whole = values.setdefault(name, np.zeros(samples, np.int64))
+            whole[schedule.samples] = column
+    schedule, recording, times, _ = next(part for part in parts if 0 in part[0].samples)
+    binding, slowest = _slowest(schedule, recording, times)
+    return Measures(
+        values, int(recording.lost.sum()), recording.offline_partitions,
+        recording.under_min_partitions, binding, slowest,
+    )
+
+
+def _measure_samples(
+    schedule: Schedule, recording: Recording, times: Times, drawn: Mapping[str, Ints],
+    settings: Settings, horizon: int, loss: str,
+) -> dict[str, Ints]:
+    n = schedule.samples.size
+    led = Progressions.join(times.led, n)
+    later = Progressions.join(times.shrunk_later, n)
+    shrunk = Progressions.join(times.shrunk, n)
+    decided = [stage.end for stage in times.stages if stage.broker is None
+               and stage.waits_for != "queue"]
+    last_seen = times.visible[-1] if times.visible else np.zeros((n, 1), np.int64)
+    values = {
+        "detect_us": schedule.starts[:, 0],
+        "decide_us": np.maximum.reduce(decided),
+        "publish_us": np.maximum.reduce(times.published),
+        "visible_max_us": last_seen.max(axis=1, initial=0),
+        "stalled_partition_s": np.maximum(
+            shrunk.sum_until(horizon) - later.sum_until(horizon), 0
+        ),
+        "isr_max_us": np.maximum(shrunk.last, led.last),
+        "leaderless_partition_s": led.sum_until(horizon),
+        "under_min_partition_s": np.full(n, recording.under_min_partitions * horizon, np.int64),
+    }
+    if led.n.any():
+        if loss == "host":
+            timeout = 1000 * settings.request_timeout
+            led_by_clients = replace(led, visible=np.maximum(led.visible, timeout))
+        else:
+            led_by_clients = led
+        wait = np.full(n, 1200 * settings.retry_backoff_max, np.int64)
+        late = 2 * drawn["net"]
+        values |= {
+            "first_led_us": led.first, "led_max_us": led.last,
+            **{f"led_p{percent}_us": quantile(led, percent) for percent in (50, 99)},
+            **{f"served_p{percent}_us": waiting_quantile(led_by_clients, percent, wait, late)
+               for percent in (50, 99)},
+        }
+    return values
+
+
+def _slowest(
+    schedule: Schedule, recording: Recording, times: Times
+) -> tuple[str | None, int | None]:
+    """What the partition that is led last waits for most, and its leader; in the central sample."""
+    at = int(np.flatnonzero(schedule.samples == 0)[0])
+    latest, found = -1, None
+    for part in times.led:
+        n = np.broadcast_to(part.n, part.base.shape)[at]
+        waited = round_up(np.broadcast_to(part.step * part.n, part.base.shape))[at]
+        end = np.where(n > 0, part.base[at] + waited, -1)
+        broker = int(end.argmax())
+        if end[broker] > latest:
+            latest, found = int(end[broker]), (broker, int(waited[broker]))
+    if found is None:
+        return None, None
+    broker, disk = found
+    spans = {"detection": int(schedule.starts[at, 0]), "disk": disk}
+    for stage in times.stages:
+        if stage.broker is None and stage.end[at] <= latest - disk:
+            span = int(stage.end[at] - stage.begin[at])
+            spans[stage.waits_for] = spans.get(stage.waits_for, 0) + span
+    rest = latest - sum(spans.values())
+    spans["queue"] = spans.get("queue", 0) + max(rest, 0)
+    return max(spans, key=lambda name: spans[name]), int(recording.state.broker_id[broker])

@@ -1,0 +1,105 @@
+"""When the steps of a ZooKeeper-mode failure happen: the controller, then each broker's queue.
+
+The controller's event thread does one thing at a time, and waits for ZooKeeper after every batch.
+A broker handles one request after another; UpdateMetadata waits behind LeaderAndIsr.
+
+Source: docs/timeline.md, section "ZooKeeper mode".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from kfast.timeline.progressions import Progressions, round_up
+from kfast.timeline.stages import Stage, Times, median_broker
+from kfast.timeline.zk_steps import ControllerStep, Publication
+
+__all__ = ["zookeeper_times"]
+
+Ints = npt.NDArray[np.int64]
+Values = Mapping[str, Ints]
+
+
+def zookeeper_times(
+    steps: Sequence[ControllerStep], starts: Ints, values: Values,
+    live: npt.NDArray[np.bool_], *, serial: bool,
+) -> Times:
+    """Let the controller take its steps, and brokers handle its requests.
+
+    Parameters
+    ----------
+    steps : sequence of ControllerStep
+    starts : (S, E) int64
+        When each event reaches the controller, in every sample.
+    values : mapping of str to (S,) int64
+        Every parameter.
+    live : (N,) bool
+    serial : bool
+        Requests to ZooKeeper go one by one: before 1.1.
+    """
+    free = np.zeros(starts.shape[0], np.int64)
+    idle = np.zeros((starts.shape[0], live.size), np.int64)
+    times = Times()
+    for number, step in enumerate(steps):
+        begin = np.maximum(free, starts[:, step.event])
+        nanos = sum((n * values[name] for name, n in step.cpu.items()), np.zeros_like(free))
+        decided = begin + sum((values[name] for name in step.fixed), round_up(nanos))
+        stored = decided + _store(step, values, serial)
+        free = stored + round_up(step.entries * values["zk_entry"])
+        times.stages += [
+            Stage(step.event, f"{step.stage}: decide", None, begin, decided,
+                  sum(step.cpu.values()), "controller"),
+            Stage(step.event, f"{step.stage}: store", None, decided, stored,
+                  sum(step.reads) + sum(step.writes), "store"),
+            Stage(step.event, f"{step.stage}: requests", None, stored, free,
+                  step.entries, "controller"),
+        ]
+        if step.publication is not None:
+            idle = _publish(times, step, step.publication, free, idle, values, live, number)
+    return times
+
+
+def _store(step: ControllerStep, values: Values, serial: bool) -> Ints:
+    """How long the controller waits for ZooKeeper."""
+    waited = np.zeros_like(values["zk_rtt"])
+    for sizes, name in ((step.reads, "zk_read"), (step.writes, "zk_write")):
+        for n in sizes:
+            if n and serial:
+                waited = waited + round_up(n * values[f"{name}_serial"])
+            elif n:
+                waited = waited + values["zk_rtt"] + round_up(n * values[name])
+    return waited
+
+
+def _publish(
+    times: Times, step: ControllerStep, sent: Publication, at: Ints, idle: Ints, values: Values,
+    live: npt.NDArray[np.bool_], number: int,
+) -> Ints:
+    """Brokers handle the requests of one batch; returns when each of them has."""
+    sync, on, follow = (values[name][:, None] for name in ("epoch_sync", "isr_only", "follow"))
+    named = sent.leads + sent.leads_on + sent.follows
+    begin = np.maximum((at + values["net"])[:, None], idle)
+    base = begin + np.where(named > 0, values["lisr_fixed"][:, None], 0)
+    applied = base + round_up(sent.leads * sync + sent.leads_on * on + sent.follows * follow)
+    end = applied + values["um_fixed"][:, None] + round_up(
+        sent.announced * values["um_entry"][:, None]
+    )
+    visible = median_broker(end, live)[:, None]
+    spread = np.broadcast_to(visible, base.shape)
+    zero = np.zeros_like(sync)
+    times.led.append(Progressions(base, zero, sync, sent.elected[None, :], spread))
+    times.shrunk_later.append(Progressions(base, zero, sync, sent.shrunk_later[None, :], spread))
+    times.shrunk.append(
+        Progressions(base, (sent.elected * sync), sync, sent.shrunk[None, :], spread)
+    )
+    times.add_brokers(step.event, f"{step.stage}: LeaderAndIsr", begin, applied, named, live)
+    times.add_brokers(
+        step.event, f"{step.stage}: UpdateMetadata", applied, end,
+        np.full(live.size, sent.announced), live,
+    )
+    times.published.append(at)
+    times.visible.append(end[:, live])
+    return end
