@@ -38,6 +38,7 @@ Ints = npt.NDArray[np.int64]
 SERIAL = "zk-1.0"
 """The last release whose requests to ZooKeeper go one by one."""
 MOST_SAMPLES = 100_000
+MILLION = 1_000_000
 LOSSES = ("process", "host")
 
 NOT_MODELLED = (
@@ -298,7 +299,11 @@ def summary_table(all_measures: list[Measures], brokers: list[tuple[int, ...]]) 
         columns["brokers"].append(list(ids))
         for name in (*TIMES, *TIMES_IN_SECONDS):
             values = measures.values.get(name)
-            low_high = (None,) * 3 if values is None else percentiles(values)
+            low_high: tuple[int | None, ...] = (None,) * 3
+            if values is not None:
+                low_high = percentiles(values)
+                if name in TIMES_IN_SECONDS:
+                    low_high = tuple((one + MILLION // 2) // MILLION for one in low_high)
             for ending, value in zip(("", "_low", "_high"), low_high, strict=True):
                 columns[f"{name}{ending}"].append(value)
         for name in ("lost_partitions", "offline_partitions", "under_min_partitions", "binding",
