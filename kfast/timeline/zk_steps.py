@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from kfast.journal import Outcome
 from kfast.journal.outcome import LEADER_AND_ISR, UPDATE_METADATA
-from kfast.state.arrays import first_slots
+from kfast.state.records import Rows
 from kfast.timeline.recording import NEVER, Bits, RecordedEvent, Recording
 
 __all__ = ["ControllerStep", "Publication", "controller_steps"]
@@ -194,8 +194,10 @@ def _step(
     )
 
 
-def _leads_on(recording: Recording, batch: _Batch, leader: Counts) -> Counts:
+def _leads_on(recording: Recording, batch: _Batch, leader: Rows) -> Counts:
     """(N,) partitions in the requests of a batch that brokers lead on with the epoch they have."""
+    if batch.stage == OFFLINE and recording.takes_over and batch.event == 0:
+        return _leads_on_beside_dead(recording, batch, leader)
     if batch.stage == OFFLINE:
         group = recording.events[batch.event].group
         hosted = np.isin(recording.replicas, group).any(axis=1)
@@ -210,7 +212,23 @@ def _leads_on(recording: Recording, batch: _Batch, leader: Counts) -> Counts:
     return counts
 
 
-def _by_broker(recording: Recording, leader: Counts, chosen: Bits) -> Counts:
+def _leads_on_beside_dead(recording: Recording, batch: _Batch, leader: Rows) -> Counts:
+    """The same of a controller that starts: replicas of all brokers that are down are named."""
+    state = recording.state
+    down = ~state.registered
+    for event in recording.events[1:]:
+        down[list(event.group)] = False
+    everywhere = state.records["leader"].astype(np.int32)
+    everywhere[recording.rows] = np.where(batch.began, -1, leader)
+    rows = state.rows_tracking(np.flatnonzero(down).astype(np.int32))
+    replicas = state.replicas[rows]
+    assigned = np.arange(replicas.shape[1]) < state.records["n_replicas"][rows][:, None]
+    named = np.zeros(replicas.shape, np.bool_)
+    named[assigned] = down[replicas[assigned]]
+    return _by_broker(recording, everywhere[rows], named.any(axis=1))
+
+
+def _by_broker(recording: Recording, leader: Rows, chosen: Bits) -> Counts:
     """(N,) how many of the chosen rows each broker leads."""
     leaders = leader[chosen]
     return np.bincount(leaders[leaders >= 0], minlength=recording.dead.size)

@@ -183,7 +183,8 @@ class ZooKeeperTwin(Twin):
         """Steps of one event: what each takes the controller, and what it sends."""
         outcome, values = self.recording.events[number].outcome, self.values
         requests = outcome.requests.to_pylist()
-        named = [row["step"] for row in outcome.update_metadata.to_pylist()]
+        announced = outcome.update_metadata.to_pylist()
+        named = [row["step"] for row in announced]
         moves = [row["step"] for row in outcome.transitions.to_pylist()]
         takes_over = self.recording.takes_over and number == 0
         state, steps = self.recording.state, []
@@ -199,7 +200,8 @@ class ZooKeeperTwin(Twin):
                 continue
             sent = [row for row in requests if row["step"] == step]
             writes = 0
-            for row in {r["partition_row"]: r for r in sent}.values():
+            # UpdateMetadata names partitions without a live replica too; LeaderAndIsr does not.
+            for row in [r for r in announced if r["step"] == step]:
                 if row["partition_row"] in self.versions:
                     writes += row["version"] - self.versions[row["partition_row"]]
                     self.versions[row["partition_row"]] = row["version"]
