@@ -101,8 +101,8 @@ if TYPE_CHECKING:
         scenarios_from_table,
     )
     from kfast.sweeps.scenarios import Scenarios
-    from kfast.timeline.failover import timeline
-    from kfast.timeline.parameters import read_params
+    from kfast.timelines.failover import timeline
+    from kfast.timelines.parameters import read_params
 
 __version__ = "0.2.0"
 
@@ -247,6 +247,6 @@ load_lazily(__name__, {
         "independent_racks random_brokers scenarios_from_table"
     ),
     "sweeps.scenarios": "Scenarios",
-    "timeline.failover": "timeline",
-    "timeline.parameters": "read_params",
+    "timelines.failover": "timeline",
+    "timelines.parameters": "read_params",
 })

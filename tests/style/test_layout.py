@@ -50,7 +50,7 @@ ORDER = (
     "replay_results",
     "log_replay",
     "metadata_replay",
-    "timeline",
+    "timelines",
     "report",
     "spark",
     "cli",

@@ -1,7 +1,7 @@
 """A failure's times again, partition by partition and by a heap of events, in plain Python.
 
 It reads the requests and records of the journal, row by row, where the product compares states.
-Nothing of it is shared with `kfast/timeline` but the instants at which events begin and the values
+Nothing of it is shared with `kfast/timelines` but the instants at which events begin and the values
 of parameters.
 
 Order of the partitions of one take or request on a broker: leaders with a new epoch, then leaders
@@ -74,7 +74,7 @@ class Twin:
 
     Parameters
     ----------
-    recording : kfast.timeline.recording.Recording
+    recording : kfast.timelines.recording.Recording
         At journal level full: its outcomes are read, and the records before the first event.
     starts : list of int
     values : dict of str to int
@@ -306,7 +306,7 @@ class QuorumTwin(Twin):
             return
         self.working[broker] = True
         last = {}
-        for number, changes in self.inbox[broker]:
+        for _number, changes in self.inbox[broker]:
             for change in changes:
                 row = change["partition_row"]
                 leader, isr = self.known.get((broker, row), (None, None))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from kfast.timeline.progressions import Progressions
+from kfast.timelines.progressions import Progressions
 
 __all__ = ["Stage", "Times", "median_broker"]
 

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kfast.state import ClusterState
-from kfast.timeline.parameters import Parameters
-from kfast.timeline.settings import Settings
+from kfast.timelines.parameters import Parameters
+from kfast.timelines.settings import Settings
 
 __all__ = ["Draws", "Schedule", "draw", "schedules"]
 
@@ -93,7 +93,7 @@ def draw(
 def _uniform(
     seed: int, scenario: int, number: int, stream: int, n: int
 ) -> npt.NDArray[np.float64]:
-    """n uniform draws between 0 and 1; their bits depend on the arguments alone."""
+    """Uniform draws between 0 and 1; their bits depend on the arguments alone."""
     source = np.random.Philox(key=[seed, scenario], counter=[0, 0, stream, number])
     raw = np.asarray(source.random_raw(n), np.uint64)
     return (raw >> np.uint64(11)).astype(np.float64) / 2.0**53
@@ -112,7 +112,7 @@ def schedules(
     controller : int or None
         The active controller fails too. ZooKeeper mode: its place among the brokers.
     """
-    samples, n = draws.ages.shape
+    samples = draws.ages.shape[0]
     if state.is_kraft:
         ended = _fencing(state, settings, draws, controller is not None)
     else:

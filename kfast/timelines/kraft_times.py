@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kfast.journal import QuorumOutcome
-from kfast.timeline.kraft_counts import TakeCounts
-from kfast.timeline.progressions import Progressions, round_up
-from kfast.timeline.recording import Recording
-from kfast.timeline.stages import Stage, Times, median_broker
+from kfast.timelines.kraft_counts import TakeCounts
+from kfast.timelines.progressions import Progressions, round_up
+from kfast.timelines.recording import Recording
+from kfast.timelines.stages import Stage, Times, median_broker
 
 __all__ = ["quorum_times"]
 
@@ -73,20 +73,19 @@ def _apply(
     idle = np.zeros((samples, live.size), np.int64)
     visible_of = np.zeros((n_events, samples, live.size), np.int64)
     sync, on, follow = (values[name][:, None] for name in ("epoch_sync", "isr_only", "follow"))
-    takes = []
+    takes: list[tuple[Ints, Ints, Ints, Ints, dict[str, Ints]]] = []
     while (next_event < n_events).any():
         busy = next_event < n_events
         i = np.minimum(next_event, n_events - 1)
         begin = np.maximum(idle, np.take_along_axis(arrivals, i, axis=1))
         arrived = (arrivals[:, None, :] <= begin[:, :, None]).sum(axis=2)
         j = np.maximum(arrived - 1, i)
-        of = {name: np.where(busy, getattr(counts, name)[i, j, brokers], 0)
+        of: dict[str, Ints] = {name: np.where(busy, getattr(counts, name)[i, j, brokers], 0)
               for name in ("leads", "leads_on", "follows", "elected", "shrunk_later", "shrunk",
                            "shrunk_on")}
-        visible = begin + values["load_fixed"][:, None] + round_up(
-            counts.meta[i, j] * values["image_entry"][:, None]
-        )
-        end = visible + round_up(
+        image: Ints = counts.meta[i, j] * values["image_entry"][:, None]
+        visible = begin + values["load_fixed"][:, None] + round_up(image)
+        end: Ints = visible + round_up(
             of["leads"] * sync + of["leads_on"] * on + of["follows"] * follow
         )
         takes.append((j, begin, visible, end, of))
@@ -107,6 +106,8 @@ def _apply(
         ]
     times.visible.append(visible_of[-1][:, live])
     first = np.minimum.reduce([begin for _, begin, *_ in takes])
-    items = sum(of["leads"] + of["leads_on"] + of["follows"] for *_, of in takes)
+    items = np.zeros_like(idle)
+    for *_, of in takes:
+        items = items + of["leads"] + of["leads_on"] + of["follows"]
     times.add_brokers(0, "load", first, takes[0][2], np.ones(live.size, np.int64), live)
     times.add_brokers(0, "apply", takes[0][2], idle, items[0], live)

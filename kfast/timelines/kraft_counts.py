@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kfast.timeline.recording import NEVER, Recording
+from kfast.timelines.recording import NEVER, Recording
 
 __all__ = ["TakeCounts", "take_counts"]
 

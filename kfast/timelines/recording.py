@@ -50,7 +50,8 @@ class RecordedEvent:
     @cached_property
     def writes(self) -> npt.NDArray[np.int64]:
         """(n,) how often each row was written."""
-        return self.after["version"].astype(np.int64) - self.before["version"]
+        writes: npt.NDArray[np.int64] = self.after["version"].astype(np.int64)
+        return writes - self.before["version"].astype(np.int64)
 
     @cached_property
     def elected(self) -> Bits:
@@ -157,7 +158,7 @@ def record_failure(
     records = state.records.take(rows)
     in_sync = records["isr"].astype(np.uint64)
     live_before = n_bits(in_sync & state.live_slots(rows))
-    events = []
+    events: list[RecordedEvent] = []
     for part in parts:
         before = records
         happened = _fail(common, part, takes_over=takes_over and not events)

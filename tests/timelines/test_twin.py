@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 import kfast
-from kfast.timeline.detection import draw, schedules
-from kfast.timeline.kraft_counts import take_counts
-from kfast.timeline.kraft_times import quorum_times
-from kfast.timeline.parameters import Parameters
-from kfast.timeline.progressions import Progressions, quantile
-from kfast.timeline.recording import record_failure, started_cluster
-from kfast.timeline.settings import Settings
-from kfast.timeline.zk_steps import controller_steps
-from kfast.timeline.zk_times import zookeeper_times
+from kfast.timelines.detection import draw, schedules
+from kfast.timelines.kraft_counts import take_counts
+from kfast.timelines.kraft_times import quorum_times
+from kfast.timelines.parameters import Parameters
+from kfast.timelines.progressions import Progressions, quantile
+from kfast.timelines.recording import record_failure, started_cluster
+from kfast.timelines.settings import Settings
+from kfast.timelines.zk_steps import controller_steps
+from kfast.timelines.zk_times import zookeeper_times
 from tests.support.timeline_twin import QuorumTwin, ZooKeeperTwin
 
 FAR = 10**13

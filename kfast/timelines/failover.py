@@ -20,16 +20,16 @@ from kfast.errors import ArgumentError
 from kfast.schema import TIMELINE_STAGES, TIMELINE_SUMMARY, TIMES, TIMES_IN_SECONDS
 from kfast.state import ClusterState
 from kfast.state.display import Summary, summary_html, summary_text
-from kfast.timeline.detection import Draws, Schedule, activation, draw, schedules
-from kfast.timeline.kraft_counts import take_counts
-from kfast.timeline.kraft_times import quorum_times
-from kfast.timeline.parameters import Parameters, parse_time
-from kfast.timeline.recording import Recording, record_failure, started_cluster
-from kfast.timeline.settings import Settings
-from kfast.timeline.stages import Times
-from kfast.timeline.summaries import Measures, measure, no_failure
-from kfast.timeline.zk_steps import controller_steps
-from kfast.timeline.zk_times import zookeeper_times
+from kfast.timelines.detection import Schedule, activation, draw, schedules
+from kfast.timelines.kraft_counts import take_counts
+from kfast.timelines.kraft_times import quorum_times
+from kfast.timelines.parameters import Parameters, parse_time
+from kfast.timelines.recording import Recording, record_failure, started_cluster
+from kfast.timelines.settings import Settings
+from kfast.timelines.stages import Times
+from kfast.timelines.summaries import Measures, Part, measure, no_failure
+from kfast.timelines.zk_steps import controller_steps
+from kfast.timelines.zk_times import zookeeper_times
 
 __all__ = ["NOT_MODELLED", "FailureTimeline", "Question", "timeline"]
 
@@ -259,7 +259,7 @@ def answer(
         times = _times(recording, schedule, values, question)
         parts.append((schedule, recording, times, values))
     measures = measure(parts, question.settings, question.horizon, question.loss)
-    return measures, stage_table(parts, draws, scenario)
+    return measures, stage_table(parts, scenario)
 
 
 def _times(
@@ -315,10 +315,10 @@ def summary_table(all_measures: list[Measures], brokers: list[tuple[int, ...]]) 
     })
 
 
-def stage_table(parts: list[Any], draws: Draws, scenario: int) -> pa.Table:
+def stage_table(parts: list[Part], scenario: int) -> pa.Table:
     """Every stage of the central sample; ranges are of the samples that have that stage too."""
     central = next(part for part in parts if 0 in part[0].samples)
-    _, recording, times, _ = central
+    _, recording, *_ = central
     ids = recording.state.broker_id
     columns: dict[str, list[Any]] = {name: [] for name in TIMELINE_STAGES.schema.names}
     found = [_by_key(part) for part in parts]
@@ -342,8 +342,8 @@ def stage_table(parts: list[Any], draws: Draws, scenario: int) -> pa.Table:
     })
 
 
-def _by_key(part: Any) -> dict[tuple[int, str, int | None], Any]:
-    """Stages of some samples by event, name and broker; detection is one."""
-    schedule, _, times, _ = part
-    stages = {(one.event, one.name, one.broker): (one.begin, one.end, one) for one in times.stages}
-    return stages
+def _by_key(part: Part) -> dict[tuple[int, str, int | None], Any]:
+    """Stages of some samples by event, name and broker."""
+    return {
+        (one.event, one.name, one.broker): (one.begin, one.end, one) for one in part[2].stages
+    }

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from kfast.timeline.progressions import Progressions, round_up
-from kfast.timeline.stages import Stage, Times, median_broker
-from kfast.timeline.zk_steps import ControllerStep, Publication
+from kfast.timelines.progressions import Progressions, round_up
+from kfast.timelines.stages import Stage, Times, median_broker
+from kfast.timelines.zk_steps import ControllerStep, Publication
 
 __all__ = ["zookeeper_times"]
 
@@ -43,7 +43,7 @@ def zookeeper_times(
     free = np.zeros(starts.shape[0], np.int64)
     idle = np.zeros((starts.shape[0], live.size), np.int64)
     times = Times()
-    for number, step in enumerate(steps):
+    for step in steps:
         begin = np.maximum(free, starts[:, step.event])
         nanos = sum((n * values[name] for name, n in step.cpu.items()), np.zeros_like(free))
         decided = begin + sum((values[name] for name in step.fixed), round_up(nanos))
@@ -58,7 +58,7 @@ def zookeeper_times(
                   step.entries, "controller"),
         ]
         if step.publication is not None:
-            idle = _publish(times, step, step.publication, free, idle, values, live, number)
+            idle = _publish(times, step, step.publication, free, idle, values, live)
     return times
 
 
@@ -76,7 +76,7 @@ def _store(step: ControllerStep, values: Values, serial: bool) -> Ints:
 
 def _publish(
     times: Times, step: ControllerStep, sent: Publication, at: Ints, idle: Ints, values: Values,
-    live: npt.NDArray[np.bool_], number: int,
+    live: npt.NDArray[np.bool_],
 ) -> Ints:
     """Brokers handle the requests of one batch; returns when each of them has."""
     sync, on, follow = (values[name][:, None] for name in ("epoch_sync", "isr_only", "follow"))
@@ -84,7 +84,7 @@ def _publish(
     begin = np.maximum((at + values["net"])[:, None], idle)
     base = begin + np.where(named > 0, values["lisr_fixed"][:, None], 0)
     applied = base + round_up(sent.leads * sync + sent.leads_on * on + sent.follows * follow)
-    end = applied + values["um_fixed"][:, None] + round_up(
+    end: Ints = applied + values["um_fixed"][:, None] + round_up(
         sent.announced * values["um_entry"][:, None]
     )
     visible = median_broker(end, live)[:, None]

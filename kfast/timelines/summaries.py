@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from kfast.timeline.detection import Schedule
-from kfast.timeline.progressions import Progressions, quantile, round_up, waiting_quantile
-from kfast.timeline.recording import Recording
-from kfast.timeline.settings import Settings
-from kfast.timeline.stages import Times
+from kfast.timelines.detection import Schedule
+from kfast.timelines.progressions import Progressions, quantile, round_up, waiting_quantile
+from kfast.timelines.recording import Recording
+from kfast.timelines.settings import Settings
+from kfast.timelines.stages import Times
 
 __all__ = ["Measures", "Part", "measure", "no_failure"]
 

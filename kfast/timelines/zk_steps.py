@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kfast.journal import Outcome
 from kfast.journal.outcome import LEADER_AND_ISR, UPDATE_METADATA
 from kfast.state.records import Rows
-from kfast.timeline.recording import NEVER, Bits, RecordedEvent, Recording
+from kfast.timelines.recording import NEVER, Bits, RecordedEvent, Recording
 
 __all__ = ["ControllerStep", "Publication", "controller_steps"]
 
@@ -200,7 +200,7 @@ def _leads_on(recording: Recording, batch: _Batch, leader: Rows) -> Counts:
         return _leads_on_beside_dead(recording, batch, leader)
     if batch.stage == OFFLINE:
         group = recording.events[batch.event].group
-        hosted = np.isin(recording.replicas, group).any(axis=1)
+        hosted = np.asarray(np.isin(recording.replicas, group).any(axis=1), np.bool_)
         return _by_broker(recording, leader, hosted & ~batch.began)
     if batch.stage != ALL_REPLICAS:
         return np.zeros(batch.entries.size, np.int64)
@@ -225,7 +225,8 @@ def _leads_on_beside_dead(recording: Recording, batch: _Batch, leader: Rows) -> 
     assigned = np.arange(replicas.shape[1]) < state.records["n_replicas"][rows][:, None]
     named = np.zeros(replicas.shape, np.bool_)
     named[assigned] = down[replicas[assigned]]
-    return _by_broker(recording, everywhere[rows], named.any(axis=1))
+    hosted = np.asarray(named.any(axis=1), np.bool_)
+    return _by_broker(recording, everywhere[rows], hosted)
 
 
 def _by_broker(recording: Recording, leader: Rows, chosen: Bits) -> Counts:

@@ -1,0 +1,1 @@
+"""When the steps of a failure happen."""
