@@ -2343,7 +2343,7 @@ TIMES: Mapping[str, str] = {
 """When what happens, in microseconds after the failure."""
 
 TIMES_IN_SECONDS: Mapping[str, str] = {
-    "leaderless_partition_s": "partition-seconds without a leader, of partitions that are led again",
+    "leaderless_partition_s": "partition-seconds without a leader, where there is one in the end",
     "stalled_partition_s": "partition-seconds with a leader, and an ISR with a member that failed",
     "under_min_partition_s": "partition-seconds under min ISR until the horizon",
 }

@@ -5,7 +5,7 @@ Source: docs/timeline.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -315,7 +315,7 @@ def summary_table(all_measures: list[Measures], brokers: list[tuple[int, ...]]) 
     })
 
 
-def stage_table(parts: list[Part], scenario: int) -> pa.Table:
+def stage_table(parts: Sequence[Part], scenario: int) -> pa.Table:
     """Every stage of the central sample; ranges are of the samples that have that stage too."""
     central = next(part for part in parts if 0 in part[0].samples)
     _, recording, *_ = central

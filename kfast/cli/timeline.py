@@ -1,0 +1,105 @@
+"""The command that asks when: `kfast timeline`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kfast.analysis.whatif import select_brokers
+from kfast.cli.command import command
+from kfast.cli.options import (
+    FilePath,
+    Inputs,
+    broker_option,
+    cluster_options,
+    input_text,
+    list_option,
+    names,
+    number_option,
+    output_options,
+    take_cluster,
+)
+from kfast.cli.output import Destination, progress_bar
+from kfast.errors import ArgumentError
+from kfast.report.timeline import TIMELINE_METRICS, TIMELINE_TABLES, timeline_answer
+from kfast.timelines.failover import LOSSES, timeline
+from kfast.timelines.parameters import PROFILES, Parameters, read_params
+
+__all__ = ["timeline_command"]
+
+
+def _pairs(_ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    """Values by name, each given as NAME=VALUE."""
+    pairs = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not value:
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param=param)
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+@command("timeline")
+@cluster_options()
+@broker_option("Brokers that fail at one instant: 3,7 or 4-9.")
+@list_option("--racks", parse=names, metavar="NAMES", help="Racks all of whose brokers fail: a,b.")
+@click.option("--controller-fails", is_flag=True, help="The active controller fails too.")
+@click.option("--loss", type=click.Choice(LOSSES), default="process", show_default=True,
+              help="Whether clients learn of the failure at once, or by their timeouts.")
+@click.option("--params", type=FilePath(), metavar="FILE",
+              help="Parameters of your cluster: JSON, a time for each name.")
+@click.option("--time-profile", type=click.Choice(tuple(PROFILES)), default="default",
+              show_default=True, help="Named set of parameters that --param starts from.")
+@click.option("--param", "given", multiple=True, callback=_pairs, metavar="NAME=VALUE",
+              help="A parameter, as epoch_sync=800us, or with its range, as "
+              "epoch_sync=800us,500us,2ms.")
+@click.option("--set", "settings", multiple=True, callback=_pairs, metavar="NAME=VALUE",
+              help="A setting of Kafka in milliseconds: broker.session.timeout.ms=6000.")
+@number_option("--samples", type=click.IntRange(1, 100_000), default=200,
+               help="Draws of parameters from which ranges are made.")
+@number_option("--seed", type=click.IntRange(0, 2**64 - 1), default=1, help="Seed of the draws.")
+@click.option("--horizon", default="1h", show_default=True, metavar="TIME",
+              help="Until when time without a leader counts.")
+@output_options(TIMELINE_TABLES, TIMELINE_METRICS)
+def timeline_command(
+    sources: Inputs, brokers: Sequence[int], racks: Sequence[str], controller_fails: bool,
+    loss: str, params: Path | None, time_profile: str, given: dict[str, str],
+    settings: dict[str, str], samples: int, seed: int, horizon: str, **options: Any,
+) -> None:
+    r"""Time a failure: when it is found, decided and applied, and how long nobody leads.
+
+    Decisions and counts are those of the controller that is simulated; how long each takes follows
+    from parameters, each with a range and a source. Every time has the 5th and the 95th percentile
+    of the samples beside it.
+
+    \b
+    Examples:
+      kfast timeline describe.txt --brokers 3
+      kfast timeline describe.txt --racks a --param epoch_sync=200us
+      kfast timeline describe.txt --brokers 3 --controller kraft-4.1 \
+        --set broker.session.timeout.ms=6000 --fail-on 'led_max_us>8000000'
+    """
+    destination = Destination.of(options, TIMELINE_TABLES)
+    wrong = [f"{name}={value}" for name, value in settings.items() if not value.isdecimal()]
+    if wrong:
+        raise ArgumentError(f"--set {wrong[0]}: right is a whole number")
+    if params is not None and given:
+        raise ArgumentError("--param goes without --params FILE")
+    values = Parameters.of(given, profile=time_profile) if params is None else read_params(
+        params, profile=time_profile)
+    state = take_cluster(sources, options)
+    ids, notes = list(brokers), list[str]()
+    if brokers or racks:
+        ids, notes = select_brokers(state, brokers, racks, input_text(sources))
+    with progress_bar("Timing the failure"):
+        found = timeline(
+            state, ids, controller_fails=controller_fails, params=values,
+            settings={name: int(value) for name, value in settings.items()}, samples=samples,
+            seed=seed, horizon=horizon, loss=loss,
+        )
+    answer = timeline_answer(input_text(sources), found)
+    answer.document["notes"] += notes
+    destination.write(answer)

@@ -1,0 +1,85 @@
+"""The answer of `kfast timeline`: when all are led again, and what takes longest."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from kfast.report.answer import Answer, Document, getters, head
+from kfast.report.drawing import draw_rows
+from kfast.report.tables import Row, TableColumn, text_column
+from kfast.report.wording import brokers_named, plural
+from kfast.schema import TIMES, TIMES_IN_SECONDS
+from kfast.timelines.failover import NOT_MODELLED, FailureTimeline
+
+__all__ = ["TIMELINE_METRICS", "TIMELINE_TABLES", "timeline_answer"]
+
+TIMELINE_TABLES = ("summary", "stages", "parameters")
+TIMELINE_METRICS = {**TIMES, **TIMES_IN_SECONDS}
+
+
+def timeline_answer(source: str, found: FailureTimeline) -> Answer:
+    """The answer of `kfast timeline`."""
+    row = found.summary.to_pylist()[0]
+    document = {
+        **head("timeline", source, found.state),
+        "verdict": [_verdict(found, row)],
+        "summary": row,
+        "metrics": TIMELINE_METRICS,
+        "controller_fails": found.controller_fails,
+        "stages": [one for one in found.stages.to_pylist() if one["broker_id"] is None],
+    }
+    document["assumptions"] += found.assumptions
+    document["notes"].append(NOT_MODELLED)
+    if row["offline_partitions"]:
+        n = plural(row["offline_partitions"], "partition")
+        document["verdict"].append(f"{n} lose their leader for good, and are in no time below.")
+    return Answer(document, _draw, getters(found, TIMELINE_TABLES))
+
+
+def _seconds(micros: int | None) -> str:
+    return "-" if micros is None else f"{micros / 1e6:.3f} s"
+
+
+def _verdict(found: FailureTimeline, row: Row) -> str:
+    if not found.broker_ids:
+        return f"Another controller is active {_range(row, 'detect_us')}; no leader is lost."
+    who = f"{brokers_named(found.broker_ids)} {'fails' if len(found.broker_ids) == 1 else 'fail'}"
+    if row["led_max_us"] is None:
+        return f"Nobody is led again after {who}."
+    led = row["lost_partitions"] - row["offline_partitions"]
+    return (
+        f"All {plural(led, 'leader')} are back {_range(row, 'led_max_us')} after {who}; "
+        f"{_seconds(row['detect_us'])} of it is detection; the last waits longest for "
+        f"{row['binding']}."
+    )
+
+
+def _range(row: Row, name: str) -> str:
+    low, high = row[f"{name}_low"] / 1e6, row[f"{name}_high"] / 1e6
+    return f"{_seconds(row[name])} ({low:.3f} to {high:.3f})"
+
+
+def _draw(console: Console, document: Document) -> None:
+    summary = document["summary"]
+    rows = [
+        {"measure": document["metrics"][name], "value": summary[name],
+         "low": summary[f"{name}_low"], "high": summary[f"{name}_high"], "name": name}
+        for name in document["metrics"] if summary[name] is not None
+    ]
+
+    def column(key: str) -> TableColumn:
+        return TableColumn(key, value=lambda row: _shown(row["name"], row[key]))
+
+    columns = [text_column("measure"), column("value"), column("low"), column("high")]
+    draw_rows(console, "Instants after the failure, and sums over partitions", columns, rows)
+    begin = TableColumn("begin", value=lambda row: _seconds(row["begin_us"]))
+    end = TableColumn("end", value=lambda row: _seconds(row["end_us"]))
+    low = TableColumn("end low", value=lambda row: _seconds(row["end_us_low"]))
+    high = TableColumn("end high", value=lambda row: _seconds(row["end_us_high"]))
+    draw_rows(console, "Stages of the controller",
+              ["event", text_column("stage"), begin, end, low, high, "items"],
+              document["stages"])
+
+
+def _shown(name: str, value: int) -> str:
+    return _seconds(value) if name in TIMES else f"{value} s"
