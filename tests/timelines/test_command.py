@@ -1,0 +1,26 @@
+"""`kfast timeline`: text, JSON and Arrow say the same."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+
+import kfast
+from tests.support.cli_run import run
+
+
+@pytest.mark.parametrize("controller", ["zk-3.9", "kraft-4.1"])
+def test_text_json_and_arrow_say_the_same(tmp_path, controller):
+    state = kfast.generate(brokers=6, partitions=60, racks=3, controller=controller)
+    cluster, rows = tmp_path / "cluster.arrow", tmp_path / "rows.arrow"
+    kfast.write(state, cluster)
+    row = kfast.timeline(state, [3], samples=20).summary.to_pylist()[0]
+    asked = ["timeline", str(cluster), "--brokers", "3", "--samples", "20"]
+    text = run(*asked).output
+    assert f"{row['led_max_us'] / 1e6:.3f} s" in text
+    assert json.loads(run(*asked, "--format", "json").output)["summary"] == row
+    run(*asked, "-o", str(rows))
+    with pa.OSFile(str(rows)) as file, pa.ipc.open_file(file) as table:
+        assert table.read_all().to_pylist() == [row]
