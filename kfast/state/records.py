@@ -21,11 +21,15 @@ Slots = npt.NDArray[np.uint64]
 EMPTY_ROWS: Rows = np.empty(0, np.int32)
 """No rows."""
 
+_BITS_OF_OCTET = np.array([octet.bit_count() for octet in range(256)], np.uint8)
+
 
 def n_bits(masks: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """(n,) how many bits of each mask are set."""
     octets = np.ascontiguousarray(masks).view(np.uint8).reshape(-1, masks.itemsize)
-    counts: npt.NDArray[np.int64] = np.unpackbits(octets, axis=1).sum(axis=1, dtype=np.int64)
+    counts = np.zeros(octets.shape[0], np.int64)
+    for place in range(masks.itemsize):
+        counts += _BITS_OF_OCTET[octets[:, place]]
     return counts
 
 

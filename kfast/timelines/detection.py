@@ -23,9 +23,10 @@ __all__ = ["Draws", "Schedule", "draw", "schedules"]
 
 Ints = npt.NDArray[np.int64]
 
-MOST_PATTERNS = 8
+MOST_PATTERNS, FEWEST_PATTERNS, MANY_ROWS = 8, 3, 100_000
 """So many patterns of phases are drawn for several brokers, and shared by all samples: each is an
-order of events that the engine runs."""
+order of events that the engine runs. Fewer where more rows than MANY_ROWS are concerned: there many
+brokers fail, and one order of them is much like another."""
 
 PERIODIC_FENCING = "kraft-4.0"
 """From this release on sessions are checked every eighth of one, not when one ends."""
@@ -70,16 +71,16 @@ class Schedule:
 
 
 def draw(
-    params: Parameters, n_brokers: int, samples: int, *, seed: int, scenario: int
+    params: Parameters, n_brokers: int, samples: int, *, seed: int, scenario: int,
+    patterns: int = MOST_PATTERNS,
 ) -> Draws:
-    """Draw parameters and phases of the central sample and of `samples` others."""
-    n_params = len(params.by_name)
-    words = np.empty((samples, n_params), np.float64)
-    phases = np.full((samples + 1, n_brokers + 2), 0.5)
-    for sample in range(samples):
-        words[sample] = _uniform(seed, scenario, sample, 0, n_params)
-        pattern = sample if n_brokers == 1 else sample % MOST_PATTERNS
-        phases[sample + 1] = _uniform(seed, scenario, pattern, 1, n_brokers + 2)
+    """Draw parameters and phases of the central sample and of `samples` others.
+
+    One broker has phases of its own in every sample. Those of several come in patterns, of which
+    the central sample has the first: ages that are spread evenly, as those of many brokers are on
+    average. Were all of them the mean, one event would find all brokers gone, which never happens.
+    """
+    words = _uniform(seed, scenario, 0, samples, len(params.by_name))
     values = {}
     for at, (name, one) in enumerate(params.by_name.items()):
         drawn = one.low + (one.high - one.low) * words[:, at]
@@ -87,15 +88,23 @@ def draw(
             drawn = one.low * (one.high / one.low) ** words[:, at]
         whole = np.clip(np.rint(drawn).astype(np.int64), one.low, one.high)
         values[name] = np.concatenate([[one.value], whole])
-    return Draws(values, phases[:, 2:], phases[:, 0], phases[:, 1])
+    n_patterns = samples + 1 if n_brokers == 1 else min(patterns, samples + 1)
+    phases = _uniform(seed, scenario, 1, n_patterns, n_brokers + 1)
+    phases[0, 1:] = (phases[0, 1:].argsort().argsort() + 0.5) / max(n_brokers, 1)
+    # Few patterns would leave large parts of the wait out, were each drawn by itself.
+    phases[1:, 0] = (phases[1:, 0] + np.arange(n_patterns - 1)) / max(n_patterns - 1, 1)
+    elections = _uniform(seed, scenario, 2, samples + 1, 1)[:, 0]
+    phases[0, 0] = elections[0] = 0.5
+    used = np.arange(samples + 1) % n_patterns
+    return Draws(values, phases[used, 1:], phases[used, 0], elections)
 
 
 def _uniform(
-    seed: int, scenario: int, number: int, stream: int, n: int
+    seed: int, scenario: int, stream: int, rows: int, columns: int
 ) -> npt.NDArray[np.float64]:
-    """Uniform draws between 0 and 1; their bits depend on the arguments alone."""
-    source = np.random.Philox(key=[seed, scenario], counter=[0, 0, stream, number])
-    raw = np.asarray(source.random_raw(n), np.uint64)
+    """(rows, columns) uniform draws between 0 and 1; a row does not depend on how many follow."""
+    source = np.random.Philox(key=[seed, scenario], counter=[0, 0, 0, stream])
+    raw = np.asarray(source.random_raw(rows * columns), np.uint64).reshape(rows, columns)
     return (raw >> np.uint64(11)).astype(np.float64) / 2.0**53
 
 
@@ -114,12 +123,17 @@ def schedules(
     """
     samples = draws.ages.shape[0]
     if state.is_kraft:
-        ended = _fencing(state, settings, draws, controller is not None)
+        due, ended = _fencing(state, settings, draws, controller is not None)
     else:
-        ended = _expiry(settings, draws)
+        due, ended = _expiry(settings, draws)
     by_order: dict[tuple[tuple[int, ...], ...], list[int]] = {}
+    groups: tuple[tuple[int, ...], ...]
     for sample in range(samples):
-        groups = _groups(ended[sample], one_by_one=state.is_kraft, together=controller)
+        if state.is_kraft:
+            order: list[int] = np.argsort(due[sample], kind="stable").tolist()
+            groups = tuple((place,) for place in order)
+        else:
+            groups = _expiring(ended[sample].tolist(), controller)
         by_order.setdefault(groups, []).append(sample)
     for groups, chosen in by_order.items():
         at = np.asarray(chosen, np.int64)
@@ -131,34 +145,43 @@ def schedules(
         yield Schedule(groups, at, starts)
 
 
-def _expiry(settings: Settings, draws: Draws) -> Ints:
-    """(S, n) when ZooKeeper ends each session: at the first tick after its timeout.
+def _expiry(settings: Settings, draws: Draws) -> tuple[Ints, Ints]:
+    """(S, n) when each session has lasted its time, and when ZooKeeper ends it: at the next tick.
 
-    A broker pings every third of a session. ZooKeeper's ticks come at the same instants for all.
+    A broker pings every third of a session.
     """
     session, tick = 1000 * settings.zookeeper_session, 1000 * settings.zookeeper_tick
     due = session - (draws.ages * (session / 3)).astype(np.int64)
-    # Ticks are placed by the first broker's wait, which is uniform as that of any other is.
-    tick_at = due[:, :1] + (draws.waits[:, None] * tick).astype(np.int64)
-    ended: Ints = tick_at + -((tick_at - due) // tick) * tick
-    return ended
+    return due, _next_checks(due, draws, tick)
 
 
-def _fencing(state: ClusterState, settings: Settings, draws: Draws, fails: bool) -> Ints:
-    """(S, n) when the controller can fence each broker.
+def _next_checks(due: Ints, draws: Draws, period: int) -> Ints:
+    """(S, n) the first check at or after each instant; checks stand at the same instants for all.
 
-    A new controller knows no contact, so that all sessions begin anew.
+    They are placed by the wait of the first broker, which is uniform as that of any other is.
+    """
+    check = due[:, :1] + (draws.waits[:, None] * period).astype(np.int64)
+    checked: Ints = check + -((check - due) // period) * period
+    return checked
+
+
+def _fencing(
+    state: ClusterState, settings: Settings, draws: Draws, fails: bool
+) -> tuple[Ints, Ints]:
+    """(S, n) when each session has lasted its time, and when the controller can fence the broker.
+
+    Those that are due at one check are fenced one after another, by their last contact. A new
+    controller knows no contact, so that all sessions begin anew.
     """
     session = 1000 * settings.broker_session
     heartbeat = 1000 * settings.broker_heartbeat
-    ended = session - (draws.ages * heartbeat).astype(np.int64)
+    due = session - (draws.ages * heartbeat).astype(np.int64)
     if fails:
         active = activation(settings, draws)[:, None]
-        ended = np.repeat(active + session, draws.ages.shape[1], axis=1)
-    if _release(state.controller) >= _release(PERIODIC_FENCING):
-        wait = max(session // 8, 1000)
-        ended = ended + (draws.waits[:, None] * wait).astype(np.int64)
-    return ended
+        due = np.repeat(active + session, draws.ages.shape[1], axis=1)
+    if _release(state.controller) < _release(PERIODIC_FENCING):
+        return due, due
+    return due, _next_checks(due, draws, max(session // 8, 1000))
 
 
 def activation(settings: Settings, draws: Draws) -> Ints:
@@ -172,22 +195,15 @@ def _release(controller: str) -> tuple[int, ...]:
     return tuple(int(part) for part in controller.partition("-")[2].split("."))
 
 
-def _groups(
-    ended: Ints, *, one_by_one: bool, together: int | None
+def _expiring(
+    ended: list[int], controller: int | None
 ) -> tuple[tuple[int, ...], ...]:
-    """Places of the brokers of each event, in the order in which they are found gone."""
-    order = np.argsort(ended, kind="stable").tolist()
-    if one_by_one:
-        return tuple((place,) for place in order)
-    if together is not None:
-        limit = ended[together]
-        first = tuple(sorted(place for place in order if ended[place] <= limit))
-        rest = [place for place in order if ended[place] > limit]
-        return (first, *_ticks(ended, rest))
-    return tuple(_ticks(ended, order))
+    """Places of the brokers of each event: those whose sessions end in one tick, tick after tick.
 
-
-def _ticks(ended: Ints, order: list[int]) -> Iterator[tuple[int, ...]]:
-    """Places whose sessions end in one tick, tick after tick."""
-    for instant in sorted({int(ended[place]) for place in order}):
-        yield tuple(sorted(place for place in order if ended[place] == instant))
+    A controller that takes over finds all gone whose sessions ended no later than the old one's.
+    """
+    limit = -1 if controller is None else ended[controller]
+    by_tick: dict[int, list[int]] = {}
+    for place, instant in enumerate(ended):
+        by_tick.setdefault(max(instant, limit), []).append(place)
+    return tuple(tuple(by_tick[instant]) for instant in sorted(by_tick))

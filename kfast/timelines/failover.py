@@ -20,11 +20,19 @@ from kfast.errors import ArgumentError
 from kfast.schema import TIMELINE_STAGES, TIMELINE_SUMMARY, TIMES, TIMES_IN_SECONDS
 from kfast.state import ClusterState
 from kfast.state.display import Summary, summary_html, summary_text
-from kfast.timelines.detection import Schedule, activation, draw, schedules
+from kfast.timelines.detection import (
+    FEWEST_PATTERNS,
+    MANY_ROWS,
+    MOST_PATTERNS,
+    Schedule,
+    activation,
+    draw,
+    schedules,
+)
 from kfast.timelines.kraft_counts import take_counts
 from kfast.timelines.kraft_times import quorum_times
 from kfast.timelines.parameters import Parameters, parse_time
-from kfast.timelines.recording import Recording, record_failure, started_cluster
+from kfast.timelines.recording import Recording, record_failure
 from kfast.timelines.settings import Settings
 from kfast.timelines.stages import Times
 from kfast.timelines.summaries import Measures, Part, measure, no_failure
@@ -217,7 +225,7 @@ def timeline(
         )
     if len(ids) >= int(state.up.sum()):
         raise ArgumentError("every broker that is up fails: nobody is left to lead")
-    measures, stages = answer(started_cluster(state), ids, controller, question, 0)
+    measures, stages = answer(state, ids, controller, question, 0)
     return FailureTimeline(state, ids, controller is not None, question, measures, stages)
 
 
@@ -241,19 +249,21 @@ def controller_place(
 
 
 def answer(
-    started: ClusterState, ids: tuple[int, ...], controller: int | None, question: Question,
+    state: ClusterState, ids: tuple[int, ...], controller: int | None, question: Question,
     scenario: int,
 ) -> tuple[Measures, pa.Table]:
-    """Measures and stages of one failure, on a cluster whose controller has started."""
-    rows = started.find_brokers(list(ids))
+    """Measures and stages of one failure, on a cluster whose controller has state."""
+    rows = state.find_brokers(list(ids))
+    many = state.rows_tracking(rows).size > MANY_ROWS
     draws = draw(
-        question.params, len(ids), question.samples, seed=question.seed, scenario=scenario
+        question.params, len(ids), question.samples, seed=question.seed, scenario=scenario,
+        patterns=FEWEST_PATTERNS if many else MOST_PATTERNS,
     )
     parts = []
-    for schedule in schedules(started, question.settings, draws, controller=controller):
+    for schedule in schedules(state, question.settings, draws, controller=controller):
         groups = [[int(rows[place]) for place in group] for group in schedule.groups]
         recording = record_failure(
-            started, groups, takes_over=controller is not None and not started.is_kraft
+            state, groups, takes_over=controller is not None and not state.is_kraft
         )
         values = {name: drawn[schedule.samples] for name, drawn in draws.values.items()}
         times = _times(recording, schedule, values, question)
@@ -284,11 +294,14 @@ def is_serial(controller: str) -> bool:
 
 
 def percentiles(values: Ints) -> tuple[int, int, int]:
-    """The central value, then the 5th and the 95th percentile of the other samples."""
-    drawn = np.sort(values[1:])
-    return int(values[0]), int(drawn[5 * (drawn.size - 1) // 100]), int(
-        drawn[-(-95 * (drawn.size - 1) // 100)]
-    )
+    """The central value, then the 5th and the 95th percentile of the other samples.
+
+    The range holds the central value: where a parameter's is beside its own range's middle, it may
+    lie beyond a percentile.
+    """
+    central, drawn = int(values[0]), np.sort(values[1:])
+    low, high = 5 * (drawn.size - 1) // 100, -(-95 * (drawn.size - 1) // 100)
+    return central, min(central, int(drawn[low])), max(central, int(drawn[high]))
 
 
 def summary_table(all_measures: list[Measures], brokers: list[tuple[int, ...]]) -> pa.Table:

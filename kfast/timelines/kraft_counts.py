@@ -77,28 +77,37 @@ def take_counts(recording: Recording) -> TakeCounts:
     final = recording.final_leader.astype(np.int64)
     last, raised = np.full(n, NEVER, np.int64), np.full(n, NEVER, np.int64)
     elected_by = last.copy()
-    changed_next = np.full((k + 1, n), k, np.int64)
-    for e in range(k - 1, -1, -1):
-        event = recording.events[e]
-        changed_next[e] = np.where(event.writes > 0, e, changed_next[e + 1])
+    until = _next_changes(recording)
     for e, event in enumerate(recording.events):
-        at = np.flatnonzero(event.writes > 0)
-        raised[event.raised] = e
+        changed = event.writes > 0
+        at = event.at[changed]
+        raised[event.at[event.raised]] = e
         last[at] = e
-        elected_by[event.elected & (event.after["leader"] == final)] = e
-        leader = event.after["leader"][at].astype(np.int64)
-        here, until = np.full(at.size, e, np.int64), changed_next[e + 1][at]
-        zero = np.zeros(at.size, np.int64)
-        all_led.add(zero, here + 1, here, until, leader)
-        led.add(zero, raised[at] + 1, here, until, leader)
-        meta.add(zero, here + 1, here, until, zero)
+        leader = event.after["leader"][changed].astype(np.int64)
+        elected_by[at[event.elected[changed] & (leader == final[at])]] = e
+        here, zero = np.full(at.size, e, np.int64), np.zeros(at.size, np.int64)
+        all_led.add(zero, here + 1, here, until[e], leader)
+        led.add(zero, raised[at] + 1, here, until[e], leader)
+        meta.add(zero, here + 1, here, until[e], zero)
         for slot in range(recording.replicas.shape[1]):
             replica = recording.replicas[at, slot]
             following = np.where(replica == leader, -1, replica)
-            followed.add(zero, here + 1, here, until, following)
+            followed.add(zero, here + 1, here, until[e], following)
     elected_by[~recording.lost | (final < 0)] = NEVER
     return _finished(recording, led.table, all_led.table, followed.table, meta.table[:, :, 0],
                      final, last, raised, elected_by)
+
+
+def _next_changes(recording: Recording) -> list[Ints]:
+    """Of each row that an event changes, the next event that does; after the last one, all."""
+    k = len(recording.events)
+    next_event, until = np.full(recording.rows.size, k, np.int64), list[Ints]()
+    for e in range(k - 1, -1, -1):
+        event = recording.events[e]
+        at = event.at[event.writes > 0]
+        until.append(next_event[at])
+        next_event[at] = e
+    return until[::-1]
 
 
 def _finished(

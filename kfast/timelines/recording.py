@@ -20,9 +20,9 @@ from kfast.controllers import CommonEvents, EventOutcome, open_events
 from kfast.journal import Outcome, QuorumOutcome
 from kfast.state import ClusterState
 from kfast.state.min_isr import is_under_min_isr, partition_min_isr
-from kfast.state.records import Rows, n_bits
+from kfast.state.records import Rows, Slots, n_bits
 
-__all__ = ["NEVER", "RecordedEvent", "Recording", "record_failure", "started_cluster"]
+__all__ = ["NEVER", "RecordedEvent", "Recording", "holds", "record_failure"]
 
 Bits = npt.NDArray[np.bool_]
 Records = npt.NDArray[Any]
@@ -38,12 +38,15 @@ class RecordedEvent:
     group : tuple of int
         Broker rows that it is about.
     outcome : Outcome or QuorumOutcome
+    at : (n,) int64
+        Places among the rows of the recording that it can change: those that its brokers host.
     before, after : (n,) partition records
-        Of the affected rows.
+        Of these.
     """
 
     group: tuple[int, ...]
     outcome: Outcome | QuorumOutcome
+    at: npt.NDArray[np.int64]
     before: Records
     after: Records
 
@@ -51,7 +54,8 @@ class RecordedEvent:
     def writes(self) -> npt.NDArray[np.int64]:
         """(n,) how often each row was written."""
         writes: npt.NDArray[np.int64] = self.after["version"].astype(np.int64)
-        return writes - self.before["version"].astype(np.int64)
+        writes -= self.before["version"]
+        return writes
 
     @cached_property
     def elected(self) -> Bits:
@@ -79,44 +83,43 @@ class Recording:
         Brokers that fail, and those that are up in the end.
     rows : (n,) int32
         Partition rows that have a replica on a broker that fails.
+    first, last : (n,) partition records
+        Of these rows, before and after all events.
+    live_before : (n,) uint64
+        Slots of each row that were live before.
     events : list of RecordedEvent
     takes_over : bool
         ZooKeeper mode: the first event is that of the controller that takes over.
-    under_min_partitions : int
-        Partitions that these brokers take under min ISR.
     """
 
     state: ClusterState
     dead: Bits
     live: Bits
     rows: Rows
+    first: Records
+    last: Records
+    live_before: Slots
     events: list[RecordedEvent]
     takes_over: bool
-    under_min_partitions: int
 
     @cached_property
     def final_leader(self) -> Rows:
         """(n,) broker row that leads each row in the end; -1 where none does that lives."""
-        leader = self.events[-1].after["leader"].astype(np.int32)
-        led = leader >= 0
-        led[led] = self.live[leader[led]]
-        leader[~led] = -1
+        leader: Rows = self.last["leader"].astype(np.int32)
+        leader[~holds(self.live, leader)] = -1
         return leader
 
     @cached_property
     def lost(self) -> Bits:
         """(n,) whether the leader of each row fails."""
-        leader = self.events[0].before["leader"]
-        lost: Bits = leader >= 0
-        lost[lost] = self.dead[leader[lost]]
-        return lost
+        return holds(self.dead, self.first["leader"])
 
     @cached_property
     def replicas(self) -> npt.NDArray[np.int64]:
         """(n, S) broker row of each assigned replica of each row; -1 behind the last."""
         replicas = self.state.replicas[self.rows].astype(np.int64)
         slots = np.arange(replicas.shape[1])
-        replicas[slots >= self.events[0].before["n_replicas"][:, None]] = -1
+        replicas[slots >= self.first["n_replicas"][:, None]] = -1
         return replicas
 
     @property
@@ -124,51 +127,61 @@ class Recording:
         """Partitions that lose their leader for good."""
         return int((self.lost & (self.final_leader < 0)).sum())
 
+    @cached_property
+    def under_min_partitions(self) -> int:
+        """Partitions that these brokers take under min ISR."""
+        in_sync = self.first["isr"].astype(np.uint64)
+        needed = partition_min_isr(self.state, self.rows)
+        before, after = (
+            is_under_min_isr(n_bits(in_sync & live), needed)
+            for live in (self.live_before, self.state.live_slots(self.rows))
+        )
+        return int((after & ~before).sum())
 
-def started_cluster(state: ClusterState) -> ClusterState:
-    """A copy of a cluster on which a controller has started."""
-    started = state.copy()
-    open_events(started, journal="off").start()
-    return started
+
+def holds(brokers: Bits, rows: npt.NDArray[Any]) -> Bits:
+    """Whether something holds for each of some broker rows; not for -1, who is nobody."""
+    # The value for nobody stands last, where -1 finds it.
+    holds: Bits = np.append(brokers, False)[rows]
+    return holds
 
 
 def record_failure(
-    started: ClusterState, groups: Iterable[Iterable[int]], *, takes_over: bool = False,
+    state: ClusterState, groups: Iterable[Iterable[int]], *, takes_over: bool = False,
     journal: str = "counts",
 ) -> Recording:
-    """Let brokers fail, group after group, and record every event.
+    """Let a controller start and brokers fail, group after group, and record every event.
 
     Parameters
     ----------
-    started : ClusterState
-        As of `started_cluster`; not changed.
+    state : ClusterState
+        Not changed.
     groups : iterable of iterable of int
         Broker rows; those of one group are one event. KRaft fences one broker an event.
     takes_over : bool
         ZooKeeper mode: the brokers of the first group are found gone by a new controller.
     journal : {"counts", "full"}
     """
-    state = started.copy()
+    state = state.copy()
     parts = [tuple(group) for group in groups]
     common = open_events(state, journal=journal)
     common.start()
     dead = np.zeros(state.n_brokers, np.bool_)
     dead[[row for part in parts for row in part]] = True
     rows = state.rows_tracking(np.flatnonzero(dead).astype(np.int32)).copy()
-    records = state.records.take(rows)
-    in_sync = records["isr"].astype(np.uint64)
-    live_before = n_bits(in_sync & state.live_slots(rows))
-    events: list[RecordedEvent] = []
+    first = state.records.take(rows)
+    live_before = state.live_slots(rows)
+    records, events = first.copy(), list[RecordedEvent]()
     for part in parts:
-        before = records
-        happened = _fail(common, part, takes_over=takes_over and not events)
-        records = state.records.take(rows)
-        events.append(RecordedEvent(part, happened.outcome, before, records))
-    needed = partition_min_isr(state, rows)
-    live_after = n_bits(in_sync & state.live_slots(rows))
-    under = is_under_min_isr(live_after, needed) & ~is_under_min_isr(live_before, needed)
+        takes_part = takes_over and not events
+        hosted = rows if takes_part else state.rows_tracking(np.asarray(sorted(part), np.int32))
+        at = np.searchsorted(rows, hosted)
+        happened = _fail(common, part, takes_over=takes_part)
+        after = state.records.take(hosted)
+        events.append(RecordedEvent(part, happened.outcome, at, records.take(at), after))
+        records[at] = after
     return Recording(
-        state, dead, state.up.copy(), rows, events, takes_over, int(under.sum())
+        state, dead, state.up.copy(), rows, first, records, live_before, events, takes_over
     )
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kfast.journal import Outcome
 from kfast.journal.outcome import LEADER_AND_ISR, UPDATE_METADATA
 from kfast.state.records import Rows
-from kfast.timelines.recording import NEVER, Bits, RecordedEvent, Recording
+from kfast.timelines.recording import NEVER, Bits, RecordedEvent, Recording, holds
 
 __all__ = ["ControllerStep", "Publication", "controller_steps"]
 
@@ -96,7 +96,8 @@ class ControllerStep:
 class _Batch:
     """One step with its requests; `began` are the rows that get a new leader epoch.
 
-    `first` says whether it is the first of its event, `replicas` how many replicas that concerns.
+    They are among those of the event (`RecordedEvent.at`). `first` says whether it is the first of
+    its event, `replicas` how many replicas that concerns.
     """
 
     event: int
@@ -155,9 +156,10 @@ def _last_changes(recording: Recording, batches: list[_Batch]) -> tuple[Counts, 
     last = np.full(recording.rows.size, NEVER, np.int64)
     elected_by = last.copy()
     for number, batch in enumerate(batches):
-        last[batch.began] = number
+        began = recording.events[batch.event].at[batch.began]
+        last[began] = number
         if batch.stage == ELECTIONS:
-            elected_by[batch.began] = number
+            elected_by[began] = number
     elected_by[~recording.lost | (recording.final_leader < 0)] = NEVER
     return last, elected_by
 
@@ -165,18 +167,19 @@ def _last_changes(recording: Recording, batches: list[_Batch]) -> tuple[Counts, 
 def _step(
     recording: Recording, number: int, batch: _Batch, last: Counts, elected_by: Counts
 ) -> ControllerStep:
-    event, final = recording.events[batch.event], recording.final_leader
+    event = recording.events[batch.event]
     starting = recording.takes_over and batch.event == 0
     leader = event.after["leader"].astype(np.int32)
     if starting and batch.stage != ELECTIONS:
         leader[event.elected] = -1
-    leads = np.minimum(_by_broker(recording, leader, batch.began), batch.entries)
+    leads = np.minimum(_by_broker(recording, leader[batch.began]), batch.entries)
     leads_on = np.minimum(_leads_on(recording, batch, leader), batch.entries - leads)
-    mine, ends = elected_by == number, (last == number) & (final >= 0)
+    here, final = event.at[batch.began], recording.final_leader[event.at[batch.began]]
+    mine, later = elected_by[here] == number, last[here] > number
     publication = Publication(
         leads, leads_on, batch.entries - leads - leads_on, batch.announced,
-        _by_broker(recording, final, mine), _by_broker(recording, final, mine & (last > number)),
-        _by_broker(recording, final, ends & ~mine),
+        _by_broker(recording, final[mine]), _by_broker(recording, final[mine & later]),
+        _by_broker(recording, final[~mine & ~later]),
     )
     state = recording.state
     cpu: dict[str, int] = {}
@@ -199,14 +202,16 @@ def _leads_on(recording: Recording, batch: _Batch, leader: Rows) -> Counts:
     if batch.stage == OFFLINE and recording.takes_over and batch.event == 0:
         return _leads_on_beside_dead(recording, batch, leader)
     if batch.stage == OFFLINE:
-        group = recording.events[batch.event].group
-        hosted = np.asarray(np.isin(recording.replicas, group).any(axis=1), np.bool_)
-        return _by_broker(recording, leader, hosted & ~batch.began)
+        event = recording.events[batch.event]
+        gone = np.zeros(recording.dead.size, np.bool_)
+        gone[list(event.group)] = True
+        hosted = holds(gone, recording.replicas[event.at]).any(axis=1)
+        return _by_broker(recording, leader[hosted & ~batch.began])
     if batch.stage != ALL_REPLICAS:
         return np.zeros(batch.entries.size, np.int64)
     everywhere = recording.state.records["leader"]
     counts = np.bincount(everywhere[everywhere >= 0], minlength=batch.entries.size)
-    first, end = recording.events[0].before["leader"], recording.events[-1].after["leader"]
+    first, end = recording.first["leader"], recording.last["leader"]
     for rows, sign in ((first, 1), (end, -1)):
         counts = counts + sign * np.bincount(rows[rows >= 0], minlength=batch.entries.size)
     return counts
@@ -226,10 +231,9 @@ def _leads_on_beside_dead(recording: Recording, batch: _Batch, leader: Rows) -> 
     named = np.zeros(replicas.shape, np.bool_)
     named[assigned] = down[replicas[assigned]]
     hosted = np.asarray(named.any(axis=1), np.bool_)
-    return _by_broker(recording, everywhere[rows], hosted)
+    return _by_broker(recording, everywhere[rows[hosted]])
 
 
-def _by_broker(recording: Recording, leader: Rows, chosen: Bits) -> Counts:
-    """(N,) how many of the chosen rows each broker leads."""
-    leaders = leader[chosen]
+def _by_broker(recording: Recording, leaders: Rows) -> Counts:
+    """(N,) how often each broker is the leader of a row; -1 is nobody."""
     return np.bincount(leaders[leaders >= 0], minlength=recording.dead.size)

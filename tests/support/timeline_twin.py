@@ -86,7 +86,7 @@ class Twin:
         self.ids = state.broker_id.tolist()
         self.dead = {b for b, dead in zip(self.ids, recording.dead.tolist(), strict=True) if dead}
         self.live = [b for b, up in zip(self.ids, recording.live.tolist(), strict=True) if up]
-        first = recording.events[0].before
+        first = recording.first
         self.partitions = {}
         self.versions, self.replicas = {}, {}
         for at, row in enumerate(recording.rows.tolist()):
@@ -327,7 +327,7 @@ class QuorumTwin(Twin):
     def first_leader(self, row):
         """Leader of a partition before the failure."""
         at = self.recording.rows.tolist().index(row)
-        return self.ids[int(self.recording.events[0].before[at]["leader"])]
+        return self.ids[int(self.recording.first[at]["leader"])]
 
     def handled(self, at, broker):
         """A broker has applied what it took."""

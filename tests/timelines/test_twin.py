@@ -16,7 +16,7 @@ from kfast.timelines.kraft_counts import take_counts
 from kfast.timelines.kraft_times import quorum_times
 from kfast.timelines.parameters import Parameters
 from kfast.timelines.progressions import Progressions, quantile
-from kfast.timelines.recording import record_failure, started_cluster
+from kfast.timelines.recording import record_failure
 from kfast.timelines.settings import Settings
 from kfast.timelines.zk_steps import controller_steps
 from kfast.timelines.zk_times import zookeeper_times
@@ -43,18 +43,17 @@ def random_failure(seed, controller):
 def compare(seed, controller):
     """Compare every sample of a random failure with the twin; returns how many events it had."""
     state, failing, fails = random_failure(seed, controller)
-    started = started_cluster(state)
     draws = draw(Parameters.of(), len(failing), 4, seed=seed, scenario=0)
     settings = Settings.of({"zookeeper.session.timeout.ms": 6000, "tickTime": 1000})
-    rows, most = started.find_brokers(failing), 0
-    for schedule in schedules(started, settings, draws, controller=0 if fails else None):
+    rows, most = state.find_brokers(failing), 0
+    for schedule in schedules(state, settings, draws, controller=0 if fails else None):
         groups = [[int(rows[place]) for place in group] for group in schedule.groups]
         most = max(most, len(groups))
         recording = record_failure(
-            started, groups, takes_over=fails and not started.is_kraft, journal="full"
+            state, groups, takes_over=fails and not state.is_kraft, journal="full"
         )
         values = {name: drawn[schedule.samples] for name, drawn in draws.values.items()}
-        if started.is_kraft:
+        if state.is_kraft:
             times = quorum_times(
                 recording, take_counts(recording), schedule.starts, values, voters=3
             )
@@ -62,7 +61,7 @@ def compare(seed, controller):
             steps = controller_steps(recording)
             times = zookeeper_times(steps, schedule.starts, values, recording.live, serial=False)
         for at in range(schedule.samples.size):
-            twin_of = QuorumTwin if started.is_kraft else ZooKeeperTwin
+            twin_of = QuorumTwin if state.is_kraft else ZooKeeperTwin
             twin = twin_of(
                 recording, schedule.starts[at].tolist(),
                 {name: int(column[at]) for name, column in values.items()},
