@@ -91,8 +91,9 @@ def draw(
     n_patterns = samples + 1 if n_brokers == 1 else min(patterns, samples + 1)
     phases = _uniform(seed, scenario, 1, n_patterns, n_brokers + 1)
     phases[0, 1:] = (phases[0, 1:].argsort().argsort() + 0.5) / max(n_brokers, 1)
-    # Few patterns would leave large parts of the wait out, were each drawn by itself.
-    phases[1:, 0] = (phases[1:, 0] + np.arange(n_patterns - 1)) / max(n_patterns - 1, 1)
+    if n_brokers > 1:
+        # Few patterns would leave large parts of the wait out, were each drawn by itself.
+        phases[1:, 0] = (phases[1:, 0] + np.arange(n_patterns - 1)) / (patterns - 1)
     elections = _uniform(seed, scenario, 2, samples + 1, 1)[:, 0]
     phases[0, 0] = elections[0] = 0.5
     used = np.arange(samples + 1) % n_patterns

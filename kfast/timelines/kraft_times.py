@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kfast.journal import QuorumOutcome
 from kfast.timelines.kraft_counts import TakeCounts
-from kfast.timelines.progressions import Progressions, round_up
+from kfast.timelines.progressions import BrokerProgressions, round_up
 from kfast.timelines.recording import Recording
 from kfast.timelines.stages import Stage, Times, median_broker
 
@@ -98,11 +98,11 @@ def _apply(
     for j, _, base, _, of in takes:
         seen = np.take_along_axis(medians.T, j, axis=1)
         zero = np.zeros_like(sync)
-        times.led.append(Progressions(base, zero, sync, of["elected"], seen))
-        times.shrunk_later.append(Progressions(base, zero, sync, of["shrunk_later"], seen))
+        times.led.append(BrokerProgressions(base, zero, sync, of["elected"], seen))
+        times.shrunk_later.append(BrokerProgressions(base, zero, sync, of["shrunk_later"], seen))
         times.shrunk += [
-            Progressions(base, of["elected"] * sync, sync, of["shrunk"], seen),
-            Progressions(base, of["leads"] * sync, on, of["shrunk_on"], seen),
+            BrokerProgressions(base, of["elected"] * sync, sync, of["shrunk"], seen),
+            BrokerProgressions(base, of["leads"] * sync, on, of["shrunk_on"], seen),
         ]
     times.visible.append(visible_of[-1][:, live])
     first = np.minimum.reduce([begin for _, begin, *_ in takes])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from kfast.timelines.progressions import Progressions
+from kfast.timelines.progressions import BrokerProgressions
 
 __all__ = ["Stage", "Times", "median_broker"]
 
@@ -40,11 +40,11 @@ class Times:
     Attributes
     ----------
     stages : list of Stage
-    led : list of Progressions
+    led : list of BrokerProgressions
         Partitions that had lost their leader, led again.
-    shrunk_later : list of Progressions
+    shrunk_later : list of BrokerProgressions
         Those of them whose ISR has a dead member until later.
-    shrunk : list of Progressions
+    shrunk : list of BrokerProgressions
         Partitions whose ISR loses its last dead member when they are led already.
     published : list of (S,) int64
         When the controller sent, or committed.
@@ -53,9 +53,9 @@ class Times:
     """
 
     stages: list[Stage] = field(default_factory=list)
-    led: list[Progressions] = field(default_factory=list)
-    shrunk_later: list[Progressions] = field(default_factory=list)
-    shrunk: list[Progressions] = field(default_factory=list)
+    led: list[BrokerProgressions] = field(default_factory=list)
+    shrunk_later: list[BrokerProgressions] = field(default_factory=list)
+    shrunk: list[BrokerProgressions] = field(default_factory=list)
     published: list[Ints] = field(default_factory=list)
     visible: list[Ints] = field(default_factory=list)
 

@@ -6,13 +6,20 @@ Source: docs/timeline.md, sections "Words" and "Clients".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from kfast.timelines.detection import Schedule
-from kfast.timelines.progressions import Progressions, quantile, round_up, waiting_quantile
+from kfast.timelines.progressions import (
+    BROKER,
+    N,
+    Progressions,
+    quantile,
+    round_up,
+    waiting_quantile,
+)
 from kfast.timelines.recording import Recording
 from kfast.timelines.settings import Settings
 from kfast.timelines.stages import Times
@@ -57,23 +64,27 @@ def measure(parts: Sequence[Part], settings: Settings, horizon: int, loss: str) 
     """Measures of all samples; each part has those with one order of events."""
     samples = sum(schedule.samples.size for schedule, *_ in parts)
     values: dict[str, Ints] = {}
-    for schedule, recording, times, drawn in parts:
-        one = _measure_samples(schedule, recording, times, drawn, settings, horizon, loss)
+    central = next(part for part in parts if 0 in part[0].samples)
+    under_min = central[1].under_min_partitions
+    for part in parts:
+        schedule = part[0]
+        one = _measure_samples(part, settings, horizon, loss)
+        one["under_min_partition_s"] = np.full(schedule.samples.size, under_min * horizon, np.int64)
         for name, column in one.items():
             whole = values.setdefault(name, np.zeros(samples, np.int64))
             whole[schedule.samples] = column
-    schedule, recording, times, _ = next(part for part in parts if 0 in part[0].samples)
-    binding, slowest = _slowest(schedule, recording, times)
+    recording = central[1]
+    binding, slowest = _slowest(*central[:3])
     return Measures(
-        values, int(recording.lost.sum()), recording.offline_partitions,
-        recording.under_min_partitions, binding, slowest,
+        values, int(recording.lost.sum()), recording.offline_partitions, under_min, binding,
+        slowest,
     )
 
 
 def _measure_samples(
-    schedule: Schedule, recording: Recording, times: Times, drawn: Mapping[str, Ints],
-    settings: Settings, horizon: int, loss: str,
+    part: Part, settings: Settings, horizon: int, loss: str
 ) -> dict[str, Ints]:
+    schedule, _, times, drawn = part
     n = schedule.samples.size
     led = Progressions.join(times.led, n)
     later = Progressions.join(times.shrunk_later, n)
@@ -91,15 +102,12 @@ def _measure_samples(
         ),
         "isr_max_us": np.maximum(shrunk.last, led.last),
         "leaderless_partition_s": led.sum_until(horizon),
-        "under_min_partition_s": np.full(n, recording.under_min_partitions * horizon, np.int64),
     }
-    if led.n.any():
+    if led.rows.size:
+        led_by_clients = led
         if loss == "host":
-            timeout = 1000 * settings.request_timeout
-            led_by_clients = replace(led, visible=np.maximum(led.visible, timeout))
-        else:
-            led_by_clients = led
-        wait = np.full(n, 1200 * settings.retry_backoff_max, np.int64)
+            led_by_clients = led.hidden_until(1000 * settings.request_timeout)
+        wait = 1200 * settings.retry_backoff_max
         late = 2 * drawn["net"]
         values |= {
             "first_led_us": led.first, "led_max_us": led.last,
@@ -115,17 +123,14 @@ def _slowest(
 ) -> tuple[str | None, int | None]:
     """What the partition that is led last waits for most, and its leader; in the central sample."""
     at = int(np.flatnonzero(schedule.samples == 0)[0])
-    latest, found = -1, None
-    for part in times.led:
-        n = np.broadcast_to(part.n, part.base.shape)[at]
-        waited = round_up(np.broadcast_to(part.step * part.n, part.base.shape))[at]
-        end = np.where(n > 0, part.base[at] + waited, -1)
-        broker = int(end.argmax())
-        if end[broker] > latest:
-            latest, found = int(end[broker]), (broker, int(waited[broker]))
-    if found is None:
+    led = Progressions.join(times.led, schedule.samples.size)
+    rows = led.rows[led.begin[at] : led.begin[at + 1]]
+    if not rows.size:
         return None, None
-    broker, disk = found
+    disks = round_up(rows[:, 1] + rows[:, 2] * rows[:, N])
+    which = int((rows[:, 0] + disks).argmax())
+    broker, disk = int(rows[which, BROKER]), int(disks[which])
+    latest = int(rows[which, 0]) + disk
     spans = {"detection": int(schedule.starts[at, 0]), "disk": disk}
     for stage in times.stages:
         if stage.broker is None and stage.end[at] <= latest - disk:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from kfast.timelines.progressions import Progressions, round_up
+from kfast.timelines.progressions import BrokerProgressions, round_up
 from kfast.timelines.stages import Stage, Times, median_broker
 from kfast.timelines.zk_steps import ControllerStep, Publication
 
@@ -90,10 +90,12 @@ def _publish(
     visible = median_broker(end, live)[:, None]
     spread = np.broadcast_to(visible, base.shape)
     zero = np.zeros_like(sync)
-    times.led.append(Progressions(base, zero, sync, sent.elected[None, :], spread))
-    times.shrunk_later.append(Progressions(base, zero, sync, sent.shrunk_later[None, :], spread))
+    times.led.append(BrokerProgressions(base, zero, sync, sent.elected[None, :], spread))
+    times.shrunk_later.append(
+        BrokerProgressions(base, zero, sync, sent.shrunk_later[None, :], spread)
+    )
     times.shrunk.append(
-        Progressions(base, (sent.elected * sync), sync, sent.shrunk[None, :], spread)
+        BrokerProgressions(base, (sent.elected * sync), sync, sent.shrunk[None, :], spread)
     )
     times.add_brokers(step.event, f"{step.stage}: LeaderAndIsr", begin, applied, named, live)
     times.add_brokers(

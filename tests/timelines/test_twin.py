@@ -15,12 +15,17 @@ from kfast.timelines.detection import draw, schedules
 from kfast.timelines.kraft_counts import take_counts
 from kfast.timelines.kraft_times import quorum_times
 from kfast.timelines.parameters import Parameters
-from kfast.timelines.progressions import Progressions, quantile
+from kfast.timelines.progressions import (
+    BrokerProgressions,
+    Progressions,
+    quantile,
+    waiting_quantile,
+)
 from kfast.timelines.recording import record_failure
 from kfast.timelines.settings import Settings
 from kfast.timelines.zk_steps import controller_steps
 from kfast.timelines.zk_times import zookeeper_times
-from tests.support.timeline_twin import QuorumTwin, ZooKeeperTwin
+from tests.support.timeline_twin import QuorumTwin, ZooKeeperTwin, up
 
 FAR = 10**13
 
@@ -106,23 +111,62 @@ def test_recurrences_equal_the_heap_on_many_clusters(controller):
         compare(seed, controller)
 
 
+def random_progressions(chance):
+    """Three samples of five progressions; the first of each has partitions."""
+    shape = (3, 5)
+    n = chance.integers(0, 6, shape)
+    n[:, 0] += 1
+    return BrokerProgressions(
+        chance.integers(0, 10_000, shape), chance.integers(0, 5_000_000, shape),
+        chance.integers(0, 3_000_000, shape) * chance.integers(0, 2, shape), n,
+        chance.integers(0, 30_000, shape),
+    )
+
+
+def nanoseconds(part, s):
+    """Instants of one sample's partitions, and when they are visible: a list by progression."""
+    return [
+        ([1000 * int(part.base[s, m]) + int(part.offset[s, m] + i * part.step[s, m])
+          for i in range(1, part.n[s, m] + 1)], 1000 * int(part.visible[s, m]))
+        for m in range(5)
+    ]
+
+
 def test_quantiles_equal_sorting():
-    """Counts, sums, extremes and quantiles of progressions, against every instant listed."""
+    """Sums, extremes and quantiles of progressions, against every instant listed."""
     chance = np.random.default_rng(5)
     for _ in range(50):
-        shape = (3, 5)
-        p = Progressions(
-            chance.integers(0, 10_000, shape), chance.integers(0, 5_000_000, shape),
-            chance.integers(1, 3_000_000, shape), chance.integers(0, 6, shape),
-            np.zeros(shape, np.int64),
-        )
-        p.n[:, 0] += 1
+        part = random_progressions(chance)
+        p = Progressions.join([part], 3)
+        horizon = int(chance.integers(1, 20_000))
         for s in range(3):
-            instants = sorted(
-                p.base[s, m] + -(-(p.offset[s, m] + i * p.step[s, m]) // 1000)
-                for m in range(5) for i in range(1, p.n[s, m] + 1)
-            )
+            by_row = [ready for ready, _ in nanoseconds(part, s)]
+            instants = sorted(up(one) for ready in by_row for one in ready)
             assert (p.first[s], p.last[s], p.total[s]) == (instants[0], instants[-1], len(instants))
             for percent in (1, 50, 99, 100):
                 place = -(-percent * len(instants) // 100) - 1
                 assert quantile(p, percent)[s] == instants[place]
+            cut = sum(up(sum(one for one in ready if one <= 1000 * horizon))
+                      + horizon * sum(one > 1000 * horizon for one in ready) for ready in by_row)
+            assert p.sum_until(horizon)[s] == cut
+            assert p.sum_until(FAR)[s] == sum(up(sum(ready)) for ready in by_row)
+
+
+def test_clients_are_served_as_their_waits_end():
+    """The least instant at which so many waits have passed, each wait taken by itself."""
+    chance = np.random.default_rng(6)
+    late, wait = np.array([0, 700, 1500]), 9_000
+    for _ in range(30):
+        part = random_progressions(chance)
+        p = Progressions.join([part], 3)
+        for percent in (1, 50, 99, 100):
+            found = waiting_quantile(p, percent, wait, late)
+            for s in range(3):
+                ready = [max(one, seen) for ready, seen in nanoseconds(part, s) for one in ready]
+
+                def passed(x, ready=ready, s=s):
+                    since = (1000 * (x - int(late[s])) - one for one in ready)
+                    return sum(min(max(one, 0), 1000 * wait) for one in since)
+
+                needed = percent * len(ready) * wait * 1000
+                assert passed(int(found[s])) * 100 >= needed > passed(int(found[s]) - 1) * 100
