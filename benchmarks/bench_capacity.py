@@ -1,7 +1,7 @@
 """Capacity sweeps: bytes per broker after every failure, by terms, by passes, and by hand.
 
 By hand means what a user would write without them: the controller run for one failure after
-another, each state's leaders joined with the loads by numpy.
+another, each state's leaders joined with the loads by numpy; or a script of loops over a list.
 """
 
 from __future__ import annotations
@@ -157,6 +157,37 @@ def test_the_controller_for_each_failure(benchmark, plan, state, load):
     expected = plan.broker_loads(np.arange(BY_HAND + 1), rows)[:, :, :2]
     assert (used == expected).all()
     note(benchmark, "the controller and numpy", BY_HAND)
+
+
+def fail_plainly(partitions, n_brokers, brokers):
+    """The same bytes, by a script: each failure goes over a list of partitions."""
+    used = []
+    for failed in brokers:
+        after = [[0, 0] for _ in range(n_brokers)]
+        for replicas, bytes_in, bytes_out in partitions:
+            live = [broker for broker in replicas if broker != failed]
+            if not live:
+                continue
+            for follower in live:
+                after[follower][0] += bytes_in
+            after[live[0]][1] += bytes_in * (len(live) - 1) + bytes_out
+        used.append(after)
+    return used
+
+
+def test_a_script_for_each_failure(benchmark, plan, state, load):
+    """What a user would write who has neither a controller nor numpy."""
+    benchmark.group = "capacity, failures"
+    replicas = [[b for b in row if b >= 0] for row in state.replicas.tolist()]
+    partitions = list(
+        zip(replicas, load.bytes_in.tolist(), load.bytes_out.tolist(), strict=True)
+    )
+    some = range(2)
+    used = benchmark.pedantic(fail_plainly, (partitions, state.n_brokers, some), rounds=1)
+    rows = np.arange(len(some), dtype=np.int32)
+    expected = plan.broker_loads(np.arange(len(some) + 1), rows)[:, :, :2]
+    assert (np.asarray(used) == expected).all()
+    note(benchmark, "a script in plain Python", len(some))
 
 
 def test_ratios(capsys):
