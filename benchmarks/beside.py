@@ -246,6 +246,11 @@ def summary(sides: dict[str, list[Row]]) -> list[Row]:
     return out
 
 
+def milliseconds(seconds: float) -> str:
+    """Three digits, and no exponent."""
+    return f"{1000 * seconds:.3g}" if seconds < 1 else f"{1000 * seconds:.0f}"
+
+
 def markdown(sides: dict[str, list[Row]], where: str) -> str:
     """The table of a run."""
     lines = [
@@ -253,7 +258,7 @@ def markdown(sides: dict[str, list[Row]], where: str) -> str:
     ]
     for row in summary(sides):
         cells = [
-            f"{1000 * row[f'{side} seconds']:.3g} ({1000 * row[f'{side} cpu_seconds']:.3g})"
+            f"{milliseconds(row[f'{side} seconds'])} ({milliseconds(row[f'{side} cpu_seconds'])})"
             for side in SIDES
         ]
         ratios = [row["kafka cpu_seconds"] / row[f"{side} cpu_seconds"] for side in JOURNALS]
@@ -279,15 +284,16 @@ def draw(path: Path, sides: dict[str, list[Row]], where: str) -> None:
     mpl.rcParams["svg.hashsalt"] = "kfast"
     from matplotlib import pyplot
 
-    figure, axis = pyplot.subplots(figsize=(8, 4))
+    figure, axis = pyplot.subplots(figsize=(10, 4.5))
     rows = summary(sides)
     for number, (side, label) in enumerate(SIDES.items()):
         places = np.arange(len(rows)) + (number - 1) * 0.27
-        bars = axis.bar(places, [1000 * r[f"{side} cpu_seconds"] for r in rows], 0.25, label=label)
-        axis.bar_label(bars, fmt="{:.3g}", fontsize=8)
+        seconds = [row[f"{side} cpu_seconds"] for row in rows]
+        bars = axis.bar(places, [1000 * value for value in seconds], 0.25, label=label)
+        axis.bar_label(bars, [milliseconds(value) for value in seconds], fontsize=8)
     axis.set_yscale("log")
     axis.set_ylabel("ms of processor time")
-    axis.set_xticks(np.arange(len(rows)), [r["event"] for r in rows])
+    axis.set_xticks(np.arange(len(rows)), [r["event"].replace(" of ", "\nof ") for r in rows])
     axis.margins(y=0.15)
     axis.legend()
     figure.suptitle(where, fontsize=7)
