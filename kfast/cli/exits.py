@@ -168,7 +168,9 @@ def report_fault(
     """Say what went wrong inside kfast: a `sys.excepthook`."""
     if issubclass(kind, KeyboardInterrupt):
         return
-    if issubclass(kind, MemoryError):
+    if issubclass(kind, MemoryError) or (
+        issubclass(kind, ImportError) and "failed to map segment" in str(error)
+    ):
         click.echo("kfast failed: there is not enough memory for this input.", err=True)
         return
     if os.environ.get(TRACEBACK):

@@ -258,8 +258,9 @@ def writing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[B
                 os.fsync(file.fileno())
         partial.replace(target)
     finally:
-        # Ctrl-C may come as soon as there is a file.
-        partial.unlink(missing_ok=True)
+        # Ctrl-C may come as soon as there is a file. A read-only file system has none to remove.
+        if partial.exists():
+            partial.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -191,6 +191,10 @@ class ClusterState(StateArrays):
         ------
         InputError
             Something else is in the way. Nothing is changed.
+        ArgumentError
+            No directory can be made there.
+        OSError
+            The disk is full, or a write failed. What was there before is as it was.
         """
         saved_state.save(self, directory)
 
@@ -505,6 +509,8 @@ def open(directory: str | os.PathLike[str], *, verify: bool = True) -> ClusterSt
     ------
     InputError
         The directory holds no saved state, one of another version of kfast, or a damaged one.
+    MemoryError
+        There is no room in the address space to map it.
     """
     state = ClusterState()
     saved_state.load(state, directory, verify=verify)

@@ -9,6 +9,8 @@ one, or none. Whoever opens it may be given one from elsewhere: checksums find w
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
 import math
 import mmap
@@ -25,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfast.errors import InputError
+from kfast.errors import ArgumentError, InputError
 from kfast.schema import CONTROLLERS, MAX_SLOTS, broker_dtype, record_dtype
 from kfast.state.arrays import StateArrays
 from kfast.state.hosting import HostingIndex
@@ -55,6 +57,8 @@ TYPES = {
 NPY_MAGIC = b"\x93NUMPY\x01\x00"
 MATRICES = ("replicas", "replica_state", "member_order", "directory")
 NAMES = ("rack", "topic", "topic_id")
+TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
+"""A name is that of a directory with files."""
 PIECE_BYTES = 1 << 24
 """Large columns go to the disk in pieces, so that a save needs little of the page cache."""
 
@@ -155,24 +159,42 @@ def save(state: StateArrays, directory: str | os.PathLike[str]) -> None:
         not place.is_dir() or any(place.iterdir())
     ):
         raise InputError(f"{place} is in the way: it holds something else than a saved state")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
+    except OSError as error:
+        raise ArgumentError(f"{place}: cannot be written: {error.strerror}") from error
     try:
         _write(state, fresh)
-        if place.exists():
-            old = fresh.with_name(fresh.name + ".old")
-            place.rename(old)
-            try:
-                fresh.rename(place)
-            except OSError:
-                old.rename(place)
-                raise
-            shutil.rmtree(old)
-        else:
-            fresh.rename(place)
+        _take_place(fresh, place)
         _sync(place.parent)
+    except OSError as error:
+        error.filename = error.filename or str(place)  # one of a write has no name
+        raise
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _take_place(fresh: Path, place: Path) -> None:
+    """Put what was written where it belongs; of several saves at once the last one stays."""
+    old = fresh.with_name(fresh.name + ".old")
+    while True:
+        with contextlib.suppress(FileNotFoundError):  # or another save has just moved it away
+            place.rename(old)
+        try:
+            fresh.rename(place)
+        except OSError as error:
+            is_taken = error.errno in TAKEN
+            if not is_taken:
+                if old.exists():
+                    old.rename(place)
+                raise
+        else:
+            is_taken = False
+        if old.exists():  # what is in its place now is newer
+            shutil.rmtree(old)
+        if not is_taken:
+            return
 
 
 def _write(state: StateArrays, directory: Path) -> None:
@@ -287,8 +309,36 @@ def _sync(directory: Path) -> None:
 
 
 def load(state: StateArrays, directory: str | os.PathLike[str], *, verify: bool) -> None:
-    """Fill an empty state with what a directory holds; see `kfast.open`."""
+    """Fill an empty state with what a directory holds; see `kfast.open`.
+
+    A directory that a save replaces meanwhile is read again: no state has files of two saves.
+    """
     place = Path(directory)
+    while True:
+        found = _identity(place)
+        try:
+            _load(state, place, verify=verify)
+        except InputError as error:
+            cause = error.__cause__
+            if isinstance(cause, OSError) and cause.errno == errno.ENOMEM:
+                raise MemoryError(f"{place}: there is not enough memory to open it") from error
+            if _identity(place) == found:
+                raise
+        else:
+            if _identity(place) == found:
+                return
+
+
+def _identity(place: Path) -> tuple[int, ...] | None:
+    """Tell the directory that a save has put there from the one before."""
+    try:
+        status = place.stat()
+    except OSError:  # what cannot be looked at cannot be read, and that is reported
+        return None
+    return status.st_dev, status.st_ino, status.st_ctime_ns
+
+
+def _load(state: StateArrays, place: Path, *, verify: bool) -> None:
     saved = _read_document(place)
     files = [f"{name}.npy" for name in saved.sizes] + [f"{name}.arrow" for name in NAMES]
     if verify:
@@ -302,6 +352,7 @@ def load(state: StateArrays, directory: str | os.PathLike[str], *, verify: bool)
     for name in _Scalars.__struct_fields__:
         setattr(state, name, getattr(saved.scalars, name))
     state.controller = saved.controller
+    state.quorum = None
     index = HostingIndex.of(arrays["index_begin"], arrays["index_hosted"])
     if saved.quorum is not None:
         _load_quorum(state, saved.quorum, arrays, place)
@@ -413,7 +464,10 @@ def _map(file: Path, kind: np.dtype[Any], size: list[int]) -> npt.NDArray[Any]:
         )
     if not n_bytes:  # nothing can be mapped of an empty file
         return np.empty(size, kind)
-    return np.memmap(file, kind, "r", offset, tuple(size)).view(np.ndarray)
+    try:
+        return np.memmap(file, kind, "r", offset, tuple(size)).view(np.ndarray)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file} cannot be mapped: {error}") from error
 
 
 def _read_names(place: Path, name: str) -> pa.Array:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kfast.errors import ArgumentError
 from kfast.io.source_tables import set_column
 from kfast.io.text_columns import by_topic, id_texts, joined, rows_in_chunks, write_strings
 
@@ -19,6 +20,8 @@ __all__ = ["write_describe"]
 
 _ELR = ("elr", "last_known_elr")
 _MARK = "\tMarkedForDeletion: true"
+CONTROL = r"[\x00-\x1f\x7f\x{85}\x{2028}\x{2029}]"
+"""Characters that end a line, or that separate fields."""
 
 
 def write_describe(
@@ -40,6 +43,11 @@ def write_describe(
         have none of their own.
     elr_on : bool
         The brokers know the eligible leader replicas; they are printed too where there are any.
+
+    Raises
+    ------
+    ArgumentError
+        The name of a topic has a control character: it would be read as other lines or fields.
     """
     partitions = by_topic(partitions)
     if partitions.num_rows == 0:
@@ -49,6 +57,7 @@ def write_describe(
         topics = set_column(topics, name, pc.fill_null(own, value))
     elr_on = elr_on or any(_lengths(partitions, name).any() for name in _ELR)
     names = partitions["topic"].combine_chunks().dictionary
+    _check_names(names)
     row = pc.index_in(names, topics["topic"].combine_chunks())
     topics = topics.take(row)
     indices = partitions["topic"].combine_chunks().indices.to_numpy()
@@ -67,6 +76,15 @@ def write_describe(
             head, names.take(own), rows, marked.take(own), elr_on=elr_on
         ))
         done += rows.num_rows
+
+
+def _check_names(names: pa.StringArray) -> None:
+    wrong = names.filter(pc.match_substring_regex(names, CONTROL))
+    if len(wrong):
+        raise ArgumentError(
+            f"the topic {wrong[0].as_py()!r} has a control character, and a text as of"
+            " kafka-topics --describe cannot hold it; right is another format, such as Parquet"
+        )
 
 
 def _truth(table: pa.Table, name: str) -> pa.BooleanArray:

@@ -267,6 +267,10 @@ def write_reassignment(partitions: pa.Table, file: BinaryIO) -> None:
 
 
 def _quoted(topics: pa.DictionaryArray) -> pa.StringArray:
-    """Topics as JSON strings; Kafka allows them no character that needs escaping."""
-    names = pc.binary_join_element_wise('"', topics.dictionary, '"', "")
-    return names.take(topics.indices)
+    """Topics as JSON strings; Kafka allows them no character that needs escaping, files do."""
+    names = topics.dictionary
+    if pc.any(pc.match_substring_regex(names, r'["\\\x00-\x1f]')).as_py():
+        texts = pa.array([msgspec.json.encode(name).decode() for name in names.to_pylist()])
+    else:
+        texts = pc.binary_join_element_wise('"', names, '"', "")
+    return texts.take(topics.indices)
