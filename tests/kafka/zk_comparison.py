@@ -7,7 +7,6 @@ answered, and every request with its recipients and in the order of sends.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -112,7 +111,7 @@ class Sides:
     several: bool = False
     """Whether several partitions were being reassigned or topics deleted."""
     moving: bool = False
-    """Whether several partitions of a queued topic were being reassigned."""
+    """Whether several partitions of queued topics were being reassigned."""
     kfast: Sequence[Seen | str] = ()
 
 
@@ -224,16 +223,16 @@ class ZkLockstep:
         return moving > 1 or len(ctx.being_reassigned) > 1 or len(ctx.topics_to_delete) > 1
 
     def moves_what_is_queued(self) -> bool:
-        """Whether several partitions of a queued topic are being reassigned.
+        """Whether several partitions of queued topics are being reassigned.
 
-        The first that completes lets the deletion go on, and what the others do depends on that:
-        in Kafka the first is that of a hash table.
+        The first that completes lets deletions go on, and what the others do depends on that: in
+        Kafka the first is that of a hash table.
         """
         ctx = self.twin.ctx
-        moving = Counter(
-            p[0] for p, a in ctx.assignments.items() if ctx.is_queued(p) and a.being_reassigned
+        moving = sum(
+            ctx.is_queued(p) and a.being_reassigned for p, a in ctx.assignments.items()
         )
-        return any(count > 1 for count in moving.values())
+        return moving > 1
 
     def is_incomparable(self, step: ZkStep, happened: Happened, several: bool) -> bool:
         """Whether Kafka's answer is one of several that are right.
