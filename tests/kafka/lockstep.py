@@ -112,7 +112,7 @@ def run_sequence(
         if step.differences:
             events_before = noted[: n_events - pair.n_first_steps]
             case, steps = shrink(kafka, sequence.case, events_before, step, options, mode)
-            text = mode.test_text(kafka, {**case, **options}, steps)
+            text = mode.test_text(kafka, case, steps)
             return Difference(counts.sequences, n_events, step, steps, text)
     return None
 
