@@ -14,57 +14,55 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from kfast.kernels import broker_takes
 from kfast.timelines.recording import NEVER, Recording
 
 __all__ = ["TakeCounts", "take_counts"]
 
 Ints = npt.NDArray[np.int64]
-NAMES = ("leads", "leads_on", "follows", "elected", "shrunk_later", "shrunk", "shrunk_on")
+Table = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
 class TakeCounts:
-    """Counts by first operation i, last operation j, and broker row; (K, K, N) int64.
+    """Counts by broker row, first operation i and last operation j; (N, K + 1, K + 1) int32.
 
     Attributes
     ----------
-    leads, leads_on, follows, elected, shrunk_later, shrunk : (K, K, N) int64
+    applied : (3, N, K + 1, K + 1) int32
+        Partitions that a broker begins to lead with a new epoch, leads on, and follows.
+    elected, shrunk_later, shrunk : (N, K + 1, K + 1) int32
         As of `zk_steps.Publication`.
-    shrunk_on : (K, K, N) int64
-        Of `leads_on`, those whose ISR loses its last dead member here.
-    meta : (K, K) int64
+    shrunk_on : (N, K + 1, K + 1) int32
+        Of those led on, those whose ISR loses its last dead member here.
+    meta : (K + 1, K + 1) int32
         Partitions that changed, anywhere.
     """
 
-    leads: Ints
-    leads_on: Ints
-    follows: Ints
-    elected: Ints
-    shrunk_later: Ints
-    shrunk: Ints
-    shrunk_on: Ints
-    meta: Ints
+    applied: npt.NDArray[np.int32]
+    elected: Table
+    shrunk_later: Table
+    shrunk: Table
+    shrunk_on: Table
+    meta: Table
 
 
 class _Rectangles:
     """A sum of rectangles over (i, j), by broker."""
 
     def __init__(self, n_events: int, n_brokers: int) -> None:
-        self.corners = np.zeros((n_events + 1, n_events + 1, n_brokers), np.int64)
+        self.corners = np.zeros((n_brokers, n_events + 1, n_events + 1), np.int32)
 
     def add(self, first_i: Ints, end_i: Ints, first_j: Ints, end_j: Ints, brokers: Ints) -> None:
         """Add 1 where first_i <= i < end_i and first_j <= j < end_j; empty ones are left out."""
-        used = (first_i < end_i) & (first_j < end_j) & (brokers >= 0)
-        b = brokers[used]
-        for i, j, sign in ((first_i, first_j, 1), (end_i, first_j, -1), (first_i, end_j, -1),
-                           (end_i, end_j, 1)):
-            np.add.at(self.corners, (i[used], j[used], b), sign)
+        broker_takes.add_rectangles(
+            np.stack([first_i, end_i, first_j, end_j]), np.ascontiguousarray(brokers), self.corners
+        )
 
-    @property
-    def table(self) -> Ints:
-        """(K, K, N) the sums."""
-        table: Ints = self.corners.cumsum(axis=0).cumsum(axis=1)[:-1, :-1]
-        return table
+    def table(self) -> Table:
+        """The sums, in place of the corners."""
+        broker_takes.sum_corners(self.corners)
+        return self.corners
 
 
 def take_counts(recording: Recording) -> TakeCounts:
@@ -94,8 +92,9 @@ def take_counts(recording: Recording) -> TakeCounts:
             following = np.where(replica == leader, -1, replica)
             followed.add(zero, here + 1, here, until[e], following)
     elected_by[~recording.lost | (final < 0)] = NEVER
-    return _finished(recording, led.table, all_led.table, followed.table, meta.table[:, :, 0],
-                     final, last, raised, elected_by)
+    leads = led.table()
+    applied = np.stack([leads, all_led.table() - leads, followed.table()])
+    return _finished(recording, applied, meta.table()[0], final, last, raised, elected_by)
 
 
 def _next_changes(recording: Recording) -> list[Ints]:
@@ -111,8 +110,8 @@ def _next_changes(recording: Recording) -> list[Ints]:
 
 
 def _finished(
-    recording: Recording, leads: Ints, all_led: Ints, follows: Ints, meta: Ints, final: Ints,
-    last: Ints, raised: Ints, elected_by: Ints,
+    recording: Recording, applied: npt.NDArray[np.int32], meta: Table, final: Ints, last: Ints,
+    raised: Ints, elected_by: Ints,
 ) -> TakeCounts:
     """The same with what is counted by partition: the last election, and the last change."""
     k, brokers, n = len(recording.events), recording.dead.size, last.size
@@ -126,6 +125,5 @@ def _finished(
     shrunk.add(elected_by + 1, raised + 1, at, end, ends)
     shrunk_on.add(np.maximum(raised, elected_by) + 1, last + 1, at, end, ends)
     return TakeCounts(
-        leads, all_led - leads, follows, elected.table, later.table, shrunk.table,
-        shrunk_on.table, meta,
+        applied, elected.table(), later.table(), shrunk.table(), shrunk_on.table(), meta
     )

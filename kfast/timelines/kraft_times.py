@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kfast.journal import QuorumOutcome
+from kfast.kernels import broker_takes
 from kfast.timelines.kraft_counts import TakeCounts
-from kfast.timelines.progressions import BrokerProgressions, round_up
+from kfast.timelines.progressions import Progressions, round_up
 from kfast.timelines.recording import Recording
 from kfast.timelines.stages import Stage, Times, median_broker
 
@@ -24,6 +25,8 @@ __all__ = ["quorum_times"]
 
 Ints = npt.NDArray[np.int64]
 Values = Mapping[str, Ints]
+COSTS = ("load_fixed", "image_entry", "epoch_sync", "isr_only", "follow")
+"""What a take costs: fixed, by partition that changed, and by what the broker does with it."""
 
 
 def quorum_times(
@@ -68,46 +71,36 @@ def _apply(
 ) -> None:
     """Let every broker take what has arrived, again and again."""
     samples, n_events = arrivals.shape
-    live, brokers = recording.live, np.arange(recording.live.size)
-    next_event = np.zeros((samples, live.size), np.int64)
-    idle = np.zeros((samples, live.size), np.int64)
-    visible_of = np.zeros((n_events, samples, live.size), np.int64)
-    sync, on, follow = (values[name][:, None] for name in ("epoch_sync", "isr_only", "follow"))
-    takes: list[tuple[Ints, Ints, Ints, Ints, dict[str, Ints]]] = []
-    while (next_event < n_events).any():
-        busy = next_event < n_events
-        i = np.minimum(next_event, n_events - 1)
-        begin = np.maximum(idle, np.take_along_axis(arrivals, i, axis=1))
-        arrived = (arrivals[:, None, :] <= begin[:, :, None]).sum(axis=2)
-        j = np.maximum(arrived - 1, i)
-        of: dict[str, Ints] = {name: np.where(busy, getattr(counts, name)[i, j, brokers], 0)
-              for name in ("leads", "leads_on", "follows", "elected", "shrunk_later", "shrunk",
-                           "shrunk_on")}
-        image: Ints = counts.meta[i, j] * values["image_entry"][:, None]
-        visible = begin + values["load_fixed"][:, None] + round_up(image)
-        end: Ints = visible + round_up(
-            of["leads"] * sync + of["leads_on"] * on + of["follows"] * follow
+    live = np.flatnonzero(recording.live)
+    costs = np.stack([values[name] for name in COSTS], axis=1)
+    visible = np.zeros((samples, n_events, live.size), np.int64)
+    arguments = (counts.applied, counts.meta, live, arrivals, costs, visible)
+    takes = np.empty((broker_takes.take(*arguments, np.empty((0, 7), np.int64)), 7), np.int64)
+    broker_takes.take(*arguments, takes)
+    sample, broker, i, j, begin, base, end = np.ascontiguousarray(takes.T)
+    median = median_broker(visible.reshape(samples * n_events, live.size))
+    seen = median.reshape(samples, n_events)[sample, j]
+    place = broker, i, j
+    elected, leads = counts.elected[place], counts.applied[0][place]
+    sync, on = values["epoch_sync"][sample], values["isr_only"][sample]
+    zero = np.zeros_like(base)
+    times.led, times.shrunk_later, shrunk, shrunk_on = (
+        Progressions.by_sample(samples, sample, (base, offset, step, n, seen, broker))
+        for offset, step, n in (
+            (zero, sync, elected), (zero, sync, counts.shrunk_later[place]),
+            (elected * sync, sync, counts.shrunk[place]),
+            (leads * sync, on, counts.shrunk_on[place]),
         )
-        takes.append((j, begin, visible, end, of))
-        for event in range(n_events):
-            within = busy & (i <= event) & (event <= j)
-            visible_of[event] = np.where(within, visible, visible_of[event])
-        idle = np.where(busy, end, idle)
-        next_event = np.where(busy, j + 1, next_event)
-    medians = np.stack([median_broker(visible_of[event], live) for event in range(n_events)])
-    for j, _, base, _, of in takes:
-        seen = np.take_along_axis(medians.T, j, axis=1)
-        zero = np.zeros_like(sync)
-        times.led.append(BrokerProgressions(base, zero, sync, of["elected"], seen))
-        times.shrunk_later.append(BrokerProgressions(base, zero, sync, of["shrunk_later"], seen))
-        times.shrunk += [
-            BrokerProgressions(base, of["elected"] * sync, sync, of["shrunk"], seen),
-            BrokerProgressions(base, of["leads"] * sync, on, of["shrunk_on"], seen),
-        ]
-    times.visible.append(visible_of[-1][:, live])
-    first = np.minimum.reduce([begin for _, begin, *_ in takes])
-    items = np.zeros_like(idle)
-    for *_, of in takes:
-        items = items + of["leads"] + of["leads_on"] + of["follows"]
-    times.add_brokers(0, "load", first, takes[0][2], np.ones(live.size, np.int64), live)
-    times.add_brokers(0, "apply", takes[0][2], idle, items[0], live)
+    )
+    times.shrunk = shrunk.beside(shrunk_on)
+    times.visible.append(visible[:, -1])
+    spread = np.zeros((4, samples, recording.live.size), np.int64)
+    first, last = i == 0, j == n_events - 1
+    for at, which, instants in ((0, first, begin), (1, first, base), (2, last, end)):
+        spread[at, sample[which], broker[which]] = instants[which]
+    items = counts.applied[(slice(None), *place)].sum(axis=0)
+    np.add.at(spread[3], (sample, broker), items)
+    times.add_brokers(
+        0, "load", spread[0], spread[1], recording.live.astype(np.int64), recording.live
+    )
+    times.add_brokers(0, "apply", spread[1], spread[2], spread[3, 0], recording.live)

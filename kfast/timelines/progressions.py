@@ -81,6 +81,30 @@ class Progressions:
         np.cumsum(used.sum(axis=(1, 2)), out=begin[1:])
         return cls(begin, rows)
 
+    @classmethod
+    def none(cls) -> Progressions:
+        """No progression, of no sample."""
+        return cls(np.zeros(1, np.int64), np.empty((0, 6), np.int64))
+
+    @classmethod
+    def by_sample(cls, samples: int, sample: Ints, columns: Sequence[Ints]) -> Progressions:
+        """Progressions of ascending samples, given as columns; those of nobody are left out."""
+        used = columns[N] > 0
+        begin = np.zeros(samples + 1, np.int64)
+        np.cumsum(np.bincount(sample[used], minlength=samples), out=begin[1:])
+        rows = np.empty((int(begin[-1]), len(columns)), np.int64)
+        for place, column in enumerate(columns):
+            rows[:, place] = column[used]
+        return cls(begin, rows)
+
+    def beside(self, other: Progressions) -> Progressions:
+        """The progressions of both, sample after sample."""
+        rows = np.empty((self.rows.shape[0] + other.rows.shape[0], 6), np.int64)
+        for part, before in ((self, other.begin[:-1]), (other, self.begin[1:])):
+            places = np.arange(part.rows.shape[0]) + np.repeat(before, np.diff(part.begin))
+            rows[places] = part.rows
+        return Progressions(self.begin + other.begin, rows)
+
     def hidden_until(self, instant: int) -> Progressions:
         """The same, where clients see no leader before an instant."""
         rows = self.rows.copy()

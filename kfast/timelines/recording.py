@@ -172,10 +172,12 @@ def record_failure(
     first = state.records.take(rows)
     live_before = state.live_slots(rows)
     records, events = first.copy(), list[RecordedEvent]()
+    place = np.zeros(state.n_partitions, np.int64)
+    place[rows] = np.arange(rows.size)
     for part in parts:
         takes_part = takes_over and not events
         hosted = rows if takes_part else state.rows_tracking(np.asarray(sorted(part), np.int32))
-        at = np.searchsorted(rows, hosted)
+        at = place[hosted]
         happened = _fail(common, part, takes_over=takes_part)
         after = state.records.take(hosted)
         events.append(RecordedEvent(part, happened.outcome, at, records.take(at), after))

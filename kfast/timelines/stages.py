@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from kfast.timelines.progressions import BrokerProgressions
+from kfast.timelines.progressions import Progressions
 
 __all__ = ["Stage", "Times", "median_broker"]
 
@@ -40,11 +40,11 @@ class Times:
     Attributes
     ----------
     stages : list of Stage
-    led : list of BrokerProgressions
+    led : Progressions
         Partitions that had lost their leader, led again.
-    shrunk_later : list of BrokerProgressions
+    shrunk_later : Progressions
         Those of them whose ISR has a dead member until later.
-    shrunk : list of BrokerProgressions
+    shrunk : Progressions
         Partitions whose ISR loses its last dead member when they are led already.
     published : list of (S,) int64
         When the controller sent, or committed.
@@ -53,9 +53,9 @@ class Times:
     """
 
     stages: list[Stage] = field(default_factory=list)
-    led: list[BrokerProgressions] = field(default_factory=list)
-    shrunk_later: list[BrokerProgressions] = field(default_factory=list)
-    shrunk: list[BrokerProgressions] = field(default_factory=list)
+    led: Progressions = field(default_factory=Progressions.none)
+    shrunk_later: Progressions = field(default_factory=Progressions.none)
+    shrunk: Progressions = field(default_factory=Progressions.none)
     published: list[Ints] = field(default_factory=list)
     visible: list[Ints] = field(default_factory=list)
 
@@ -70,11 +70,10 @@ class Times:
             )
 
 
-def median_broker(times: Ints, live: npt.NDArray[np.bool_]) -> Ints:
-    """(S,) median over live brokers, the lower one of two; 0 where no broker lives."""
-    among = times[:, live]
-    if not among.shape[1]:
+def median_broker(times: Ints) -> Ints:
+    """(S,) median over live brokers, (S, L), the lower one of two; 0 where no broker lives."""
+    if not times.shape[1]:
         return np.zeros(times.shape[0], np.int64)
-    middle = (among.shape[1] - 1) // 2
-    found: Ints = np.partition(among, middle, axis=1)[:, middle]
+    middle = (times.shape[1] - 1) // 2
+    found: Ints = np.partition(times, middle, axis=1)[:, middle]
     return found

@@ -15,7 +15,6 @@ from kfast.timelines.detection import Schedule
 from kfast.timelines.progressions import (
     BROKER,
     N,
-    Progressions,
     quantile,
     round_up,
     waiting_quantile,
@@ -86,9 +85,7 @@ def _measure_samples(
 ) -> dict[str, Ints]:
     schedule, _, times, drawn = part
     n = schedule.samples.size
-    led = Progressions.join(times.led, n)
-    later = Progressions.join(times.shrunk_later, n)
-    shrunk = Progressions.join(times.shrunk, n)
+    led, later, shrunk = times.led, times.shrunk_later, times.shrunk
     decided = [stage.end for stage in times.stages if stage.broker is None
                and stage.waits_for != "queue"]
     last_seen = times.visible[-1] if times.visible else np.zeros((n, 1), np.int64)
@@ -123,7 +120,7 @@ def _slowest(
 ) -> tuple[str | None, int | None]:
     """What the partition that is led last waits for most, and its leader; in the central sample."""
     at = int(np.flatnonzero(schedule.samples == 0)[0])
-    led = Progressions.join(times.led, schedule.samples.size)
+    led = times.led
     rows = led.rows[led.begin[at] : led.begin[at + 1]]
     if not rows.size:
         return None, None

@@ -9,11 +9,12 @@ Source: docs/timeline.md, section "ZooKeeper mode".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from kfast.timelines.progressions import BrokerProgressions, round_up
+from kfast.timelines.progressions import BrokerProgressions, Progressions, round_up
 from kfast.timelines.stages import Stage, Times, median_broker
 from kfast.timelines.zk_steps import ControllerStep, Publication
 
@@ -21,6 +22,14 @@ __all__ = ["zookeeper_times"]
 
 Ints = npt.NDArray[np.int64]
 Values = Mapping[str, Ints]
+
+
+class _Parts(NamedTuple):
+    """Progressions of every publication, as of `Times`."""
+
+    led: list[BrokerProgressions]
+    shrunk_later: list[BrokerProgressions]
+    shrunk: list[BrokerProgressions]
 
 
 def zookeeper_times(
@@ -42,7 +51,7 @@ def zookeeper_times(
     """
     free = np.zeros(starts.shape[0], np.int64)
     idle = np.zeros((starts.shape[0], live.size), np.int64)
-    times = Times()
+    times, parts = Times(), _Parts([], [], [])
     for step in steps:
         begin = np.maximum(free, starts[:, step.event])
         nanos = sum((n * values[name] for name, n in step.cpu.items()), np.zeros_like(free))
@@ -58,7 +67,10 @@ def zookeeper_times(
                   step.entries, "controller"),
         ]
         if step.publication is not None:
-            idle = _publish(times, step, step.publication, free, idle, values, live)
+            idle = _publish(times, parts, step, step.publication, free, idle, values, live)
+    times.led, times.shrunk_later, times.shrunk = (
+        Progressions.join(part, starts.shape[0]) for part in parts
+    )
     return times
 
 
@@ -75,8 +87,8 @@ def _store(step: ControllerStep, values: Values, serial: bool) -> Ints:
 
 
 def _publish(
-    times: Times, step: ControllerStep, sent: Publication, at: Ints, idle: Ints, values: Values,
-    live: npt.NDArray[np.bool_],
+    times: Times, parts: _Parts, step: ControllerStep, sent: Publication, at: Ints, idle: Ints,
+    values: Values, live: npt.NDArray[np.bool_],
 ) -> Ints:
     """Brokers handle the requests of one batch; returns when each of them has."""
     sync, on, follow = (values[name][:, None] for name in ("epoch_sync", "isr_only", "follow"))
@@ -87,16 +99,13 @@ def _publish(
     end: Ints = applied + values["um_fixed"][:, None] + round_up(
         sent.announced * values["um_entry"][:, None]
     )
-    visible = median_broker(end, live)[:, None]
+    visible = median_broker(end[:, live])[:, None]
     spread = np.broadcast_to(visible, base.shape)
     zero = np.zeros_like(sync)
-    times.led.append(BrokerProgressions(base, zero, sync, sent.elected[None, :], spread))
-    times.shrunk_later.append(
-        BrokerProgressions(base, zero, sync, sent.shrunk_later[None, :], spread)
-    )
-    times.shrunk.append(
-        BrokerProgressions(base, (sent.elected * sync), sync, sent.shrunk[None, :], spread)
-    )
+    offsets = zero, zero, sent.elected * sync
+    counts = sent.elected, sent.shrunk_later, sent.shrunk
+    for part, offset, n in zip(parts, offsets, counts, strict=True):
+        part.append(BrokerProgressions(base, offset, sync, n[None, :], spread))
     times.add_brokers(step.event, f"{step.stage}: LeaderAndIsr", begin, applied, named, live)
     times.add_brokers(
         step.event, f"{step.stage}: UpdateMetadata", applied, end,

@@ -71,18 +71,15 @@ def compare(seed, controller):
                 recording, schedule.starts[at].tolist(),
                 {name: int(column[at]) for name, column in values.items()},
             ).run()
-            assert_equal(times, twin, at, schedule.samples.size, f"seed {seed} {controller}")
+            assert_equal(times, twin, at, f"seed {seed} {controller}")
             n_led = len(twin.led())
             assert n_led + recording.offline_partitions == int(recording.lost.sum())
     return most
 
 
-def assert_equal(times, twin, at, samples, where):
+def assert_equal(times, twin, at, where):
     """Every measure of one sample."""
-    led = Progressions.join(times.led, samples)
-    shrunk, later = (
-        Progressions.join(part, samples) for part in (times.shrunk, times.shrunk_later)
-    )
+    led, shrunk, later = times.led, times.shrunk, times.shrunk_later
     expected = twin.led()
     assert int(led.total[at]) == len(expected), where
     assert [int(p[at]) for p in times.published] == twin.published, where
