@@ -2,7 +2,7 @@
 
 Decisions, orders and counts are those of the engine's controllers; nothing here decides who leads.
 
-- `failover`: the question `kfast.timeline`. `sweep`: the same for every single failure.
+- `failover`: the question `kfast.timeline`.
 - `parameters`, `settings`: what a step costs, and which settings of Kafka times follow from.
 - `recording`: the failure as the controller handles it. `zk_steps`, `kraft_counts`: counted by
   broker.
