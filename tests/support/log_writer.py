@@ -699,7 +699,11 @@ class LoggedController:
         log, words = self.log, self.log.words
         outcome = self.controller.catch_up(brokers)
         log.pause()
-        entries = outcome.update_metadata.to_pylist()
+        altered = {log.named(row) for row in outcome.altered.tolist()}
+        entries = [
+            r for r in outcome.update_metadata.to_pylist()
+            if (r["topic"], r["partition"]) in altered  # Besides topics that are being deleted.
+        ]
         steps = [
             step for step, action in enumerate(outcome.actions)
             if action.startswith("announce the ISRs")
