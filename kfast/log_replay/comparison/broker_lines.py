@@ -103,17 +103,17 @@ def _with_record_epoch(case: Case) -> list[Check]:
 def _cached(case: Case) -> list[Check]:
     """`Cached leader info ...`: the UpdateMetadata that a broker took in, one after the other."""
     broker, logged = case.broker, case.fields["record"].stated()
+    comparable = case.simulation.comparable(case.row, logged)
     cached = case.brokers.rows[case.row].cached
     last = cached.get(broker, BEGINNING)
-    best = next((
-        item for item in _updates(case, last)
-        if all(_same(item.fields.get(key), value) for key, value in logged.items())
-    ), None)
+
+    def agreement(item: Item) -> int:
+        return sum(_same(item.fields.get(key), value) for key, value in comparable.items())
+
+    best = next((i for i in _updates(case, last) if agreement(i) == len(comparable)), None)
     if best is None:
-        best = max(_updates(case), default=None, key=lambda item: (
-            sum(_same(item.fields.get(key), value) for key, value in logged.items()),
-            item.order > last,
-        ))
+        best = max(_updates(case), default=None,
+                   key=lambda item: (agreement(item), item.order > last))
     if best is None:
         best = case.from_before("update_metadata")
     if best is not None:

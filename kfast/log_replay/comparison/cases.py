@@ -60,7 +60,8 @@ class Case(NamedTuple):
             self.line.kind not in RECEIVED
         ):
             return before[1]
-        chosen = self._next(logged, kind) or self.from_before(kind)
+        comparable = self.simulation.comparable(self.row, logged)
+        chosen = self._next(comparable, kind) or self.from_before(kind)
         if chosen is not None:
             memory.use(broker, chosen)
             memory.handled[broker] = (context, chosen)

@@ -28,7 +28,7 @@ from kfast.log_replay.events.events import is_hole
 from kfast.log_replay.terms.terms import in_office
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.values import Assigned, distinct
-from kfast.schema import FLAG_ASSIGNED, FLAG_BEING_REASSIGNED
+from kfast.schema import FLAG_ASSIGNED
 
 RATIO_DIGITS = 1e-5
 """Old releases print ratios with six digits."""
@@ -161,12 +161,10 @@ def _topics(simulation: Simulation) -> set[str]:
 
 
 def _ineligible(simulation: Simulation) -> set[str]:
-    """Topics with a replica that is not online, or with a reassignment under way."""
-    names, live = set(), _live(simulation)
+    """Topics with a replica that is not online, or with a reassignment that is found under way."""
+    names, live = set(simulation.moving_at_start), _live(simulation)
     for row, possibility in enumerate(simulation.possibility):
-        assigned = simulation.state.assignment(row)
-        moving = int(simulation.state.records["flags"][row]) & FLAG_BEING_REASSIGNED
-        if moving or not live.issuperset(assigned.replicas):
+        if not live.issuperset(simulation.state.assignment(row).replicas):
             names.add(possibility.partition[0])
     return names
 

@@ -31,6 +31,10 @@ _RECORD = ("leader", "leader_epoch", "isr", "version", "controller_epoch", "repl
 _METADATA = ("leader", "leader_epoch", "isr", "version", "controller_epoch", "replicas")
 
 
+RAISES = "raise the leader epoch"
+"""The action of a reassignment that does so."""
+
+
 @dataclass
 class Item:
     """One prediction about one row.
@@ -156,7 +160,7 @@ def tables_of(outcome: Outcome) -> Tables:
 
 
 def items_of(
-    tables: Tables, batches: Sequence[Mapping[str, Any]], places: Places,
+    tables: Tables, outcome: Outcome, places: Places,
     known: Mapping[int, Leadership], epoch: int, leaders: Sequence[int], *, tells_all: bool,
 ) -> Iterator[Made]:
     """Items of one event: row, key, step and values.
@@ -164,8 +168,8 @@ def items_of(
     Parameters
     ----------
     tables : dict
-    batches : sequence of mapping
         Of the outcome.
+    outcome : Outcome
     places : dict
         Rows by topic, as the state calls it, and partition.
     known : mapping of row to Leadership
@@ -183,7 +187,8 @@ def items_of(
     yield from _not_needed(tables, places, leaders)
     yield from _refusals(tables, places)
     yield from _shrinks(tables, places, known, epoch)
-    up = {batch["step"]: frozenset(batch["registered"]) for batch in batches}
+    yield from _raised(tables, places, outcome.actions)
+    up = {batch["step"]: frozenset(batch["registered"]) for batch in outcome.batches}
     yield from _requests(tables, places, up)
     if tells_all:
         yield from _unsent(tables, places, up)
@@ -319,6 +324,14 @@ def _without(record: Leadership, broker: int) -> Leadership:
         record, leader=-1 if record.leader == broker else record.leader, isr=isr,
         leader_epoch=record.leader_epoch + 1, version=record.version + 1,
     )
+
+
+def _raised(tables: Tables, places: Places, actions: Sequence[str]) -> Iterator[Made]:
+    """Records whose leader epoch a reassignment raised."""
+    for row in tables["additions"]:
+        if row["kind"] == "LeaderAndIsr" and actions[row["step"]].endswith(RAISES):
+            fields = {name: row[name] for name in ("leader_epoch", "version")}
+            yield _place(row, places), ("raised",), row["step"], fields
 
 
 def _requests(

@@ -118,6 +118,7 @@ class Simulation:
         self.queued_before: frozenset[str] = frozenset()
         self.queued_at_start: frozenset[str] = frozenset()
         self.shutting_at_start: frozenset[int] = frozenset()
+        self.moving_at_start: frozenset[str] = frozenset()
         self.hidden = 0
         self.written: list[int] = []
         self.heard: set[tuple[str, int]] = set()
@@ -369,13 +370,14 @@ class Simulation:
             self.leaders_at_start = self._leaders()
         self.queued_at_start = self.queued
         self.shutting_at_start = frozenset(self.shutting_down)
+        moving = np.flatnonzero(state.records["flags"] & schema.FLAG_BEING_REASSIGNED).tolist()
+        self.moving_at_start = frozenset(self.possibility[row].partition[0] for row in moving)
         self.records_before = {}
         if event.kind == "failover" and event.fields["registered"] is not None:
             self._note_doubly_dead(set(event.fields["registered"]))
         elif event.kind == "brokers" and len(event.fields["deleted"]) > 1:
             self._note_doubly_dead(self.registered - set(event.fields["deleted"]))
         elif event.kind in MAY_END_MOVES:
-            moving = np.flatnonzero(state.records["flags"] & schema.FLAG_BEING_REASSIGNED).tolist()
             begun = [row for p in event.fields.get("targets", ()) for row in self.rows_of(p)]
             for row in (*moving, *begun):
                 self._note_record(row)
@@ -458,9 +460,7 @@ class Simulation:
         `by` is the broker where each that is told has a line of its own.
         """
         items = self.items.get(row, NO_ITEMS)
-        if logged and self.possibility[row].starts:  # Counts from an unknown start tell nothing.
-            is_unknown = dict(zip(COUNTED, self.possibility[row].unknown(), strict=True))
-            logged = {name: v for name, v in logged.items() if not is_unknown.get(name)}
+        logged = self.comparable(row, logged or {})
         concerned = {id(ran.event): ran.event.number for ran in self.window(time, term)}
         oldest = min(concerned.values(), default=math.inf)
         best: Item | None = None
@@ -478,6 +478,11 @@ class Simulation:
         items.takers.setdefault(best.serial, set()).add(by)
         best.is_stated = True
         return best.fields
+
+    def comparable(self, row: int, logged: dict[str, Any]) -> dict[str, Any]:
+        """Values of a line without counts from an unknown start, which tell no items apart."""
+        is_unknown = dict(zip(COUNTED, self.possibility[row].unknown(), strict=True))
+        return {name: value for name, value in logged.items() if not is_unknown.get(name)}
 
     def window(self, time: int, term: int) -> Iterator[Ran]:
         """Events of a term that a line of some time may be about, the latest first."""
@@ -550,7 +555,7 @@ class Simulation:
         for outcome in acted:
             tables = tables_of(outcome)
             made = items_of(
-                tables, outcome.batches, places, self.records_before, epoch, self._leaders(),
+                tables, outcome, places, self.records_before, epoch, self._leaders(),
                 tells_all=not self.controller.profile.has_broker_epochs,
             )
             new += [(row, Item(event, first + step, event.time, key, fields))

@@ -38,7 +38,14 @@ def _go(explorer: Explorer) -> None:
     ])
     explorer.add_unwritten(point)
     go_through(explorer.world, stretch, explorer.steps.over(stretch.lines))
+    n_rows = len(explorer.world.simulation.possibility)
     troubled = explorer.choose()
+    if troubled and len(explorer.world.simulation.possibility) < n_rows:
+        # What was ruled out had a part in what depends on all partitions, so again without it.
+        explorer.world = explorer.begin_again(before, set(explorer.everywhere()))
+        explorer.steps.total += len(stretch.lines)
+        go_through(explorer.world, stretch, explorer.steps.over(stretch.lines))
+        troubled = explorer.choose()
     ways = (find_writes, find_hidden, try_others)
     for find in ways if explorer.first else ways[:2]:
         if troubled:
