@@ -180,3 +180,34 @@ def test_a_broker_remembers_the_epoch_of_its_last_role(then, contradicted, tmp_p
     (tmp_path / "state-change.log").write_text(text_of(entries, "state.change.logger"))
     found = replay(tmp_path, profile="2.8")
     assert [one.kind for one in found.contradictions] == contradicted
+
+
+def decisions_alone(folder, changed=None):
+    """State-change logs of a story without the controller.log that tells what happened."""
+    for version in ("2.4", "3.9"):
+        target = folder / version
+        short_story(version, trace=True).log.save(target)
+        for path in target.rglob("controller.log"):
+            path.unlink()
+        if changed is not None:
+            path = target / "broker-1/state-change.log"
+            path.write_text(re.sub(*changed, path.read_text(), count=1))
+        yield replay(target)
+
+
+def test_decisions_without_events_are_judged_by_one_another(tmp_path):
+    """Nothing tells what led to them: none is predicted from an event, and none is missing."""
+    for found in decisions_alone(tmp_path):
+        assert found.contradictions == ()
+        assert (found.decisions, found.recall_percent) == (0, None)
+        assert found.counts["predicted"] > 50
+        assert found.reasons.keys() == set()
+        assert set(found.unknown_reasons) == {ABSENT}
+        assert "controller.log is not here" in " ".join(found.notes)
+
+
+def test_decisions_without_events_that_differ_are_contradicted(tmp_path):
+    """A leader epoch has one leader, whoever says it."""
+    changed = r"(solo-0 from OfflinePartition.*?leader=)3", r"\g<1>2"
+    for found in decisions_alone(tmp_path, changed):
+        assert {row.kind for row in found.contradictions} == {"leader"}

@@ -1,8 +1,9 @@
-"""Facts in brokers' lines about requests of controllers whose own logs are not here.
+"""Facts in lines about decisions of controllers whose controller.log is not here.
 
-What such a controller sent is unknown. What a broker did with it is judged by what the brokers'
-lines say before: a leader epoch has one leader, a version of a record one content, a broker takes
-a role for a higher leader epoch only, and remembers the last one.
+What such a controller decided is unknown. Its lines in state-change.log, and what brokers did with
+its requests, are judged by what the lines before say: a leader epoch has one leader, a version of
+a record one content, a broker takes a role for a higher leader epoch only, and remembers the last
+one.
 
 Source: Kafka, Partition.scala, `makeLeader`, `makeFollower`; ReplicaManager.scala,
 `becomeLeaderOrFollower`, `stopReplicas`.
@@ -28,7 +29,7 @@ ROLES = frozenset({"became_leader", "became_follower"})
 
 @dataclass
 class PartitionHistory:
-    """What brokers' lines have said of a partition.
+    """What lines have said of a partition.
 
     Attributes
     ----------
@@ -39,7 +40,7 @@ class PartitionHistory:
     handled : dict
         The last leader epoch that each broker took a role for.
     latest : dict
-        The last leader epoch and version that each broker heard of.
+        The last leader epoch and version that each broker, also as the controller, has told of.
     """
 
     leaders: dict[int, int] = field(default_factory=dict)
@@ -49,9 +50,17 @@ class PartitionHistory:
 
 
 class Receivers:
-    """Brokers that receive requests; judges their lines one after the other."""
+    """Controllers that decide and brokers that receive; judges lines one after the other.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    hole_ms : int or None
+        After a silence of this length a broker may have handled requests that no line shows.
+    """
+
+    def __init__(self, hole_ms: int | None) -> None:
+        self.hole_ms = hole_ms
+        self.time = 0
         self.histories: dict[Partition, PartitionHistory] = {}
         self.controllers: dict[int, int] = {}
         self.sizes: dict[tuple[int | None, str, int], int] = {}
@@ -59,13 +68,20 @@ class Receivers:
     def facts(self, line: Statement, number: int) -> Iterator[Fact]:
         """What a line says, each value with its verdict; it is remembered for later lines."""
         fields = line.fields
+        is_hole = self.hole_ms is not None and line.entry.time - self.time > self.hole_ms
+        for history in self.histories.values() if is_hole else ():
+            history.handled.clear()
+        self.time = line.entry.time
         if line.kind == "process_started":
             started: Any = fields.get("broker", line.actor_id)
             for history in self.histories.values():
                 history.handled.pop(started, -1)
-        if line.actor != "broker":
+        if line.actor_id is None or line.kind == "process_started":
             return
-        if "controller_epoch" in fields and not fields.get("epoch_is_records"):
+        if line.actor == "controller" and line.epoch is not None:
+            sender = {"controller": line.actor_id, "controller_epoch": line.epoch}
+            yield self._of_controller(sender, number)
+        elif "controller_epoch" in fields and not fields.get("epoch_is_records"):
             yield self._of_controller(fields, number)
         if "n" in fields:
             key = line.actor_id, str(fields.get("request", "")), fields.get("correlation", -1)
@@ -108,8 +124,10 @@ class Receivers:
         if epoch in history.leaders:
             known["leader"] = history.leaders[epoch]
         handled = history.handled.get(broker)
-        if line.kind == "same_epoch":
-            known["leader_epoch"] = handled
+        if line.kind == "same_epoch" and handled is not None:
+            # Up to 2.5 no line says that a broker took the role that it has heard of since.
+            heard, _ = history.latest.get(broker, (handled, 0))
+            known["leader_epoch"] = handled if heard <= handled else None
         for name in NAMED:
             if values.get(name) is not None:
                 yield Check(name, values[name], known.get(name))

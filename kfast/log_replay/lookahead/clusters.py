@@ -8,7 +8,7 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -20,8 +20,9 @@ from kfast.log_replay.lookahead.last_isr_members import note_survivors
 from kfast.log_replay.terms.absent_controllers import find_absent_controller_lines
 from kfast.log_replay.terms.replaced_controllers import take_replaced_lines
 from kfast.log_replay.terms.requests import ABOUT_PARTITIONS, note_sessions
-from kfast.log_replay.terms.terms import Term
+from kfast.log_replay.terms.terms import Term, has_events
 from kfast.log_replay.wording.forms import Statement
+from kfast.log_replay.wording.state_change_log import WRITTEN_THERE
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Partition, distinct
 
@@ -61,7 +62,7 @@ class Cluster:
     unclean : frozenset of str
         Topics whose own configuration enables unclean elections.
     absent_controller_lines : list of int
-        Numbers of statements of brokers about requests of a controller that is not in the logs.
+        Numbers of statements about decisions of controllers whose controller.log is not here.
     replaced_lines : list of int
         Numbers of statements of controllers after another one was elected.
     absent : set of int
@@ -105,7 +106,7 @@ class Cluster:
 def split_clusters(statements: Sequence[Statement], terms: list[Term]) -> list[Cluster]:
     """Clusters of the logs, each with its lines and events."""
     if not terms:
-        return [_without_terms(statements)]
+        return [_without_events(0, statements, range(len(statements)))]
     owners = _owners(statements, terms)
     absent_controller_lines = find_absent_controller_lines(statements, terms)
     lines_of: dict[int, list[int]] = defaultdict(list)
@@ -115,6 +116,9 @@ def split_clusters(statements: Sequence[Statement], terms: list[Term]) -> list[C
     for number in sorted({term.cluster for term in terms}):
         own = [term for term in terms if term.cluster == number]
         all_lines = lines_of[number]
+        if not any(has_events(statements, term) for term in own):
+            clusters.append(_without_events(number, statements, all_lines))
+            continue
         absent = [at for at in all_lines if at in absent_controller_lines]
         replaced = take_replaced_lines(statements, own, absent)
         lines = [
@@ -154,20 +158,25 @@ def split_clusters(statements: Sequence[Statement], terms: list[Term]) -> list[C
     return clusters
 
 
-def _without_terms(statements: Sequence[Statement]) -> Cluster:
-    """A cluster of which only brokers' lines about other controllers' requests are here."""
-    lines = [at for at, line in enumerate(statements)
-             if line.actor == "broker" or line.kind == "process_started"]
-    cluster = Cluster(0, [], [], [], absent_controller_lines=lines)
+def _without_events(
+    number: int, statements: Sequence[Statement], lines: Iterable[int]
+) -> Cluster:
+    """A cluster of which no controller.log is here: nothing tells what happened in it."""
+    lines = [at for at in lines if statements[at].kind in WRITTEN_THERE | {"process_started"}
+             or statements[at].actor == "broker"]
+    cluster = Cluster(number, [], [], [], absent_controller_lines=lines)
     cluster.absent = _senders(statements, lines)
     return cluster
 
 
 def _senders(statements: Sequence[Statement], lines: Sequence[int]) -> set[int]:
-    """Controllers that some lines of brokers name with their epoch."""
+    """Controllers that write some lines, or that lines of brokers name with their epoch."""
     return {
         statements[at].fields["controller"] for at in lines
         if statements[at].fields.keys() >= {"controller", "controller_epoch"}
+    } | {
+        line.actor_id for line in (statements[at] for at in lines)
+        if line.actor == "controller" and line.actor_id is not None
     }
 
 

@@ -353,8 +353,8 @@ def _broker_notes(
     ]
     if not any(cluster.terms for cluster in clusters):
         ids = ", ".join(str(broker) for broker in sorted(set().union(*writers.values())))
-        notes.append(f"brokers {ids} were never the controller in these logs: only what they made "
-                     "of requests is judged")
+        notes.append(f"brokers {ids} were never the controller in these logs, or their "
+                     "controller.log is not here: lines are judged by one another only")
     absent = {broker for cluster in clusters for broker in cluster.absent} | {
         fact.logged for fact in facts if fact.kind == "controller" and fact.reason == ABSENT
     }

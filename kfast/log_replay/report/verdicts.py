@@ -38,7 +38,7 @@ from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility, Start, made
 from kfast.log_replay.engine.simulation import Ran, Simulation
 from kfast.log_replay.events.events import LogEvent, is_hole
 from kfast.log_replay.histories.explorer import Explorer
-from kfast.log_replay.lookahead.clusters import Cluster
+from kfast.log_replay.lookahead.clusters import LONG_SILENCE_MS, Cluster
 from kfast.log_replay.report.timeline import Watcher, describe, unclean_elections
 from kfast.log_replay.terms.terms import Term, hides_isr_changes
 from kfast.log_replay.wording.forms import Statement
@@ -104,7 +104,7 @@ class Checker:
     def check(self) -> None:
         """Go through the log once more, and judge every fact."""
         absent = set(self.cluster.absent_controller_lines)
-        receivers = Receivers()
+        receivers = Receivers(None if self.cluster.terms else LONG_SILENCE_MS)
         for number in sorted([*self.cluster.lines, *absent]) if absent else ():
             received = list(receivers.facts(self.statements[number], number))
             self.facts += received if number in absent else ()
