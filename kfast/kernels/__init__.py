@@ -8,7 +8,7 @@ import os
 import sys
 
 PAUSE_SOFT = 1
-"""`omp_pause_soft`: what is kept between loops goes, settings stay. OpenMP 5.0, section 3.2.44."""
+"""`omp_pause_soft` of OpenMP 5.0: what is kept between loops goes, settings stay."""
 
 
 def end_idle_threads() -> None:

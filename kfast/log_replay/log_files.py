@@ -25,7 +25,7 @@ _HEAD = re.compile(
     r"\[?(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)[,.](\d{3})\d*Z?\]? +"
     r"(?:\[[^\]]*\] +)?(TRACE|DEBUG|INFO|WARN|ERROR|FATAL) +(?:\[[\w.$-]+\]:? +)?(.*)$"
 )
-_LOGGER = re.compile(r"^(.*?) ?\(([\w.$-]*(?:logger|[Kk]afka)[\w.$-]*|[\w.$-]+\.[\w.$-]+)\)$", re.S)
+_LOGGER = re.compile(r"[\w.$-]+")
 _FOLLOWS = re.compile(r"\s|Caused by:|Suppressed:|[\w.$]+(?:Exception|Error)\b|\.\.\. \d+ more|$")
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 _MS_PER_DAY = 86_400_000
@@ -218,9 +218,17 @@ def _entry(logs: Logs, number: int, line: int, head: re.Match[str]) -> Entry:
         logs.warn(number, line, f"{head[0][:25]} is no date; 1970 is taken")
         days = 0
     time = days * _MS_PER_DAY + ((hour * 60 + minute) * 60 + second) * 1000 + ms
-    fields = _LOGGER.match(head[9])
-    message, logger = (head[9], "") if fields is None else fields.groups()
+    message, _, last = head[9].rpartition("(")
+    logger = last[:-1]
+    if not (last.endswith(")") and _is_logger(logger)):
+        message, logger = head[9], ""
     return Entry(time, head[8], message.strip(), logger, number, line)
+
+
+def _is_logger(text: str) -> bool:
+    """Whether a line's last words in brackets name a logger: of Kafka, or a class in a package."""
+    named = "logger" in text or "kafka" in text or "Kafka" in text or "." in text[1:-1]
+    return named and _LOGGER.fullmatch(text) is not None
 
 
 def _note_cut_lines(logs: Logs) -> None:

@@ -30,7 +30,7 @@ from kfast.schema import TIMELINE_PARAMETERS
 __all__ = ["PARAMETERS", "PROFILES", "Parameter", "Parameters", "parse_time", "read_params"]
 
 LARGEST = 10**12
-"""Of a parameter, in its own unit: no sum of a stage can overflow (`check_sizes`)."""
+"""Of a parameter, in its own unit."""
 
 _TIME = re.compile(r"\s*(-?\d{1,15}(?:\.\d{1,9})?)\s*(ns|us|ms|s|min|h)\s*")
 _NANOSECONDS = {
