@@ -60,7 +60,7 @@ def _pairs(_ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) 
               help="A setting of Kafka in milliseconds: broker.session.timeout.ms=6000.")
 @number_option("--samples", type=click.IntRange(1, 100_000), default=200,
                help="Draws of parameters from which ranges are made.")
-@number_option("--seed", type=click.IntRange(0, 2**64 - 1), default=1, help="Seed of the draws.")
+@number_option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Seed of the draws.")
 @click.option("--horizon", default="1h", show_default=True, metavar="TIME",
               help="Until when time without a leader counts.")
 @output_options(TIMELINE_TABLES, TIMELINE_METRICS)

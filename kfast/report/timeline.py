@@ -32,7 +32,7 @@ def timeline_answer(source: str, found: FailureTimeline) -> Answer:
     document["notes"].append(NOT_MODELLED)
     if row["offline_partitions"]:
         n = plural(row["offline_partitions"], "partition")
-        document["verdict"].append(f"{n} lose their leader for good, and are in no time below.")
+        document["verdict"].append(f"Offline for good, and in no time below: {n}.")
     return Answer(document, _draw, getters(found, TIMELINE_TABLES))
 
 

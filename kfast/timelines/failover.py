@@ -174,7 +174,7 @@ def timeline(
     settings: Settings | Mapping[str, int] | None = None,
     profile: str = "default",
     samples: int = 200,
-    seed: int = 1,
+    seed: int = 0,
     horizon: str = "1h",
     loss: str = "process",
 ) -> FailureTimeline:

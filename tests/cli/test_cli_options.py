@@ -87,7 +87,9 @@ def test_what_else_may_be_repeated_has_commas_of_its_own():
         p.values[1].opts[0] for p in all_options()
         if p.values[1].multiple and not isinstance(p.values[1].type, ListType)
     }
-    assert others == {"--set", "--add-brokers", "--with", "--load", "--exclude-topics", "--plan"}
+    assert others == {
+        "--set", "--add-brokers", "--with", "--load", "--exclude-topics", "--plan", "--param"
+    }
 
 
 @pytest.mark.parametrize("form", [("1,3",), ("1", "3"), ("1-1", "3"), ("3,1", "1"), (" 1 , 3",)])
@@ -224,7 +226,7 @@ def test_racks_select_in_every_command_that_has_them():
         p.values[1] for p in all_options()
         if "--racks" in p.values[1].opts and p.values[0] != "generate"
     ]
-    assert len(racks) == 2
+    assert len(racks) == 3
     assert all(isinstance(option.type, ListType) for option in racks)
 
 
@@ -233,7 +235,7 @@ def test_one_seed_unless_another_is_given():
              if "--seed" in p.values[1].opts}
     assert set(seeds) == {
         "capacity forecast", "capacity size", "capacity sweep", "compare", "generate",
-        "plan check", "plan improve", "report", "risk", "sweep",
+        "plan check", "plan improve", "report", "risk", "sweep", "timeline",
     }
     assert set(seeds.values()) == {0}
 

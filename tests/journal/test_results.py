@@ -177,6 +177,9 @@ def questions(state):
         "capacity_of.brokers": failure.brokers, "capacity_of.topics": failure.topics,
         "capacity_of.explain": failure.explain(3),
     }
+    timeline = kfast.timeline(state, [1])
+    tables |= {f"timeline.{name}": getattr(timeline, name)
+               for name in ("summary", "stages", "parameters")}
     check = kfast.check_plan(state, plan, load, capacity)
     names = "broken_rules partitions batches brokers moves failures objective goals"
     tables |= {f"plan_check.{name}": getattr(check, name) for name in names.split()}

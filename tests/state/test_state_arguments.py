@@ -66,7 +66,7 @@ def test_all_that_take_a_state_are_known():
         "prepare_sweep", "random_brokers",
         "restart_plan", "risk", "scenarios_from_table", "sweep", "sweep_brokers",
         "sweep_partitions", "sweep_reader", "take_census", "write", "write_report",
-        "QuorumController", "compare", "with_controller",
+        "QuorumController", "compare", "with_controller", "timeline",
     }
 
 

@@ -487,7 +487,7 @@ class _Writer:
             return not any(b.only_metadata for b in event.batches)
         if event.kind == "hidden_isr":
             return not event.batches
-        if event.kind == "brokers" and event.fields["added"]:
+        if event.kind == "brokers":
             return not event.batches or len(self.guess.registered) == 1
         announced = sum(self.guess.is_lone_isr(b) for b in event.batches)
         if event.kind in MOVES:
