@@ -80,7 +80,7 @@ def results(tmp_path_factory, shared_data):
     tables["outcome.imbalance"] = controller.rebalance_leaders().imbalance
     tables["reassignments"] = controller.list_partition_reassignments()
     states |= dict.fromkeys(("outcome.replies", "reassignments"), state)
-    for make in (questions, quorum_tables, diff_tables):
+    for make in (questions, timeline_tables, quorum_tables, diff_tables):
         made = make(state)
         tables |= made
         states |= dict.fromkeys(made, state)
@@ -93,6 +93,13 @@ def results(tmp_path_factory, shared_data):
     tables["replay.metadata_facts"] = recorded.facts
     tables["replay.reassignments"] = recorded.reassignments
     return tables, states
+
+
+def timeline_tables(state):
+    """Tables of when a failure's steps happen."""
+    found = kfast.timeline(state, [1])
+    names = "summary stages parameters"
+    return {f"timeline.{name}": getattr(found, name) for name in names.split()}
 
 
 def quorum_tables(state):
@@ -177,9 +184,6 @@ def questions(state):
         "capacity_of.brokers": failure.brokers, "capacity_of.topics": failure.topics,
         "capacity_of.explain": failure.explain(3),
     }
-    timeline = kfast.timeline(state, [1])
-    tables |= {f"timeline.{name}": getattr(timeline, name)
-               for name in ("summary", "stages", "parameters")}
     check = kfast.check_plan(state, plan, load, capacity)
     names = "broken_rules partitions batches brokers moves failures objective goals"
     tables |= {f"plan_check.{name}": getattr(check, name) for name in names.split()}
