@@ -79,7 +79,7 @@ def read_cluster(path: Path) -> tuple[list[int], list[int], np.ndarray, np.ndarr
     return found[0].tolist(), found[1].tolist(), sizes, replicas.reshape(-1, FACTOR)
 
 
-def given(n_brokers: int, profile: str) -> Row:
+def java_input(n_brokers: int, profile: str) -> Row:
     """What Kafka's cluster has before topics: features and brokers."""
     state = kfast.generate(
         brokers=n_brokers, partitions=1, replication_factor=1, racks=RACKS, controller=profile
@@ -208,7 +208,7 @@ def run_sides(n_partitions: int, version: str, heap: str) -> dict[str, list[Row]
         large, start, small = (Path(name) / file for file in ("large", "start.json", "small"))
         write_cluster(large, n_partitions, n_brokers, profile)
         write_cluster(small, WARM_PARTITIONS, n_brokers, profile)
-        start.write_text(json.dumps(given(n_brokers, profile)))
+        start.write_text(json.dumps(java_input(n_brokers, profile)))
         classes = f"{folder}/lockstep-1.jar:{folder}/lib/*"
         sides = {"kafka": lines_of([
             "java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-cp", classes,

@@ -2354,8 +2354,10 @@ def _with_range(name: str, meaning: str) -> tuple[ResultColumn, ...]:
     """A column, and the 5th and 95th percentile of its samples; null where it does not occur."""
     return (
         ResultColumn(name, _INT64, f"{meaning}; null where it does not occur", True),
-        ResultColumn(f"{name}_low", _INT64, f"5th percentile of the samples of {name}", True),
-        ResultColumn(f"{name}_high", _INT64, f"95th percentile of the samples of {name}", True),
+        ResultColumn(f"{name}_low", _INT64, f"5th percentile of {name}, or {name} if less", True),
+        ResultColumn(
+            f"{name}_high", _INT64, f"95th percentile of {name}, or {name} if more", True
+        ),
     )
 
 
@@ -2369,7 +2371,7 @@ TIMELINE_PARAMETERS = ResultTable(
             ("high", "greatest value that is drawn"),
         ),
         ResultColumn("source", _TEXT, "where the value comes from"),
-        ResultColumn("given", _BOOL, "it replaces the default"),
+        ResultColumn("overridden", _BOOL, "it replaces the default"),
         ResultColumn("meaning", _TEXT, "what costs that"),
     ),
 )

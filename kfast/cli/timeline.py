@@ -53,7 +53,7 @@ def _pairs(_ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) 
               help="Parameters of your cluster: JSON, a time for each name.")
 @click.option("--time-profile", type=click.Choice(tuple(PROFILES)), default="default",
               show_default=True, help="Named set of parameters that --param starts from.")
-@click.option("--param", "given", multiple=True, callback=_pairs, metavar="NAME=VALUE",
+@click.option("--param", "param_texts", multiple=True, callback=_pairs, metavar="NAME=VALUE",
               help="A parameter, as epoch_sync=800us, or with its range, as "
               "epoch_sync=800us,500us,2ms.")
 @click.option("--set", "settings", multiple=True, callback=_pairs, metavar="NAME=VALUE",
@@ -66,7 +66,7 @@ def _pairs(_ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) 
 @output_options(TIMELINE_TABLES, TIMELINE_METRICS)
 def timeline_command(
     sources: Inputs, brokers: Sequence[int], racks: Sequence[str], controller_fails: bool,
-    loss: str, params: Path | None, time_profile: str, given: dict[str, str],
+    loss: str, params: Path | None, time_profile: str, param_texts: dict[str, str],
     settings: dict[str, str], samples: int, seed: int, horizon: str, **options: Any,
 ) -> None:
     r"""Time a failure: when it is found, decided and applied, and how long nobody leads.
@@ -83,12 +83,16 @@ def timeline_command(
         --set broker.session.timeout.ms=6000 --fail-on 'led_max_us>8000000'
     """
     destination = Destination.of(options, TIMELINE_TABLES)
+    if not (brokers or racks or controller_fails):
+        raise click.UsageError(
+            "give what fails: --brokers IDS, --racks NAMES, or --controller-fails"
+        )
     wrong = [f"{name}={value}" for name, value in settings.items() if not value.isdecimal()]
     if wrong:
         raise ArgumentError(f"--set {wrong[0]}: right is a whole number")
-    if params is not None and given:
+    if params is not None and param_texts:
         raise ArgumentError("--param goes without --params FILE")
-    values = Parameters.of(given, profile=time_profile) if params is None else read_params(
+    values = Parameters.of(param_texts, profile=time_profile) if params is None else read_params(
         params, profile=time_profile)
     state = take_cluster(sources, options)
     ids, notes = list(brokers), list[str]()

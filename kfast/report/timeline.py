@@ -17,38 +17,39 @@ TIMELINE_TABLES = ("summary", "stages", "parameters")
 TIMELINE_METRICS = {**TIMES, **TIMES_IN_SECONDS}
 
 
-def timeline_answer(source: str, found: FailureTimeline) -> Answer:
+def timeline_answer(source: str, failure: FailureTimeline) -> Answer:
     """The answer of `kfast timeline`."""
-    row = found.summary.to_pylist()[0]
+    row = failure.summary.to_pylist()[0]
     document = {
-        **head("timeline", source, found.state),
-        "verdict": [_verdict(found, row)],
+        **head("timeline", source, failure.state),
+        "verdict": [_verdict(failure, row)],
         "summary": row,
         "metrics": TIMELINE_METRICS,
-        "controller_fails": found.controller_fails,
-        "stages": [one for one in found.stages.to_pylist() if one["broker_id"] is None],
+        "controller_fails": failure.controller_fails,
+        "stages": [one for one in failure.stages.to_pylist() if one["broker_id"] is None],
     }
-    document["assumptions"] += found.assumptions
+    document["assumptions"] += failure.assumptions
     document["notes"].append(NOT_MODELLED)
     if row["offline_partitions"]:
         n = plural(row["offline_partitions"], "partition")
         document["verdict"].append(f"Offline for good, and in no time below: {n}.")
-    return Answer(document, _draw, getters(found, TIMELINE_TABLES))
+    return Answer(document, _draw, getters(failure, TIMELINE_TABLES))
 
 
 def _seconds(micros: int | None) -> str:
     return "-" if micros is None else f"{micros / 1e6:.3f} s"
 
 
-def _verdict(found: FailureTimeline, row: Row) -> str:
-    if not found.broker_ids:
+def _verdict(failure: FailureTimeline, row: Row) -> str:
+    if not failure.broker_ids:
         return f"Another controller is active {_range(row, 'detect_us')}; no leader is lost."
-    who = f"{brokers_named(found.broker_ids)} {'fails' if len(found.broker_ids) == 1 else 'fail'}"
+    who = brokers_named(failure.broker_ids, verb=("fails", "fail"))
     if row["led_max_us"] is None:
         return f"Nobody is led again after {who}."
     led = row["lost_partitions"] - row["offline_partitions"]
+    back = "The only leader is back" if led == 1 else f"All {led} leaders are back"
     return (
-        f"All {plural(led, 'leader')} are back {_range(row, 'led_max_us')} after {who}; "
+        f"{back} {_range(row, 'led_max_us')} after {who}; "
         f"{_seconds(row['detect_us'])} of it is detection; the last waits longest for "
         f"{row['binding']}."
     )

@@ -94,8 +94,10 @@ class Question:
                 f"{state.n_partitions} partitions times a horizon of {until} us is "
                 f"{state.n_partitions * until}, and sums are below 2^62: give a shorter horizon"
             )
+        parameters = Parameters.of(params, profile=profile)
+        parameters.check_sums(state.replicas.size)
         return cls(
-            Parameters.of(params, profile=profile), Settings.of(settings),
+            parameters, Settings.of(settings),
             arguments.whole("samples", samples, 1, MOST_SAMPLES),
             arguments.whole("seed", seed, 0, 2**64 - 1), until, loss,
         )
@@ -103,7 +105,7 @@ class Question:
     @property
     def assumptions(self) -> list[str]:
         """Every default that is used, in sentences."""
-        defaults = [one.name for one in self.params.by_name.values() if not one.given]
+        defaults = [one.name for one in self.params.by_name.values() if not one.overridden]
         settings = ", ".join(f"{name}={value}" for name, value in self.settings.by_name.items())
         return [
             f"settings: {settings}",

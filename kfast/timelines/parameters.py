@@ -32,6 +32,9 @@ __all__ = ["PARAMETERS", "PROFILES", "Parameter", "Parameters", "parse_time", "r
 LARGEST = 10**12
 """Of a parameter, in its own unit."""
 
+LARGEST_SUM_NS = 2**58
+"""Of one cost over every replica of a cluster: a sum of all costs is below 2^63."""
+
 _TIME = re.compile(r"\s*(-?\d{1,15}(?:\.\d{1,9})?)\s*(ns|us|ms|s|min|h)\s*")
 _NANOSECONDS = {
     "ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9,
@@ -52,7 +55,7 @@ class Parameter:
     meaning : str
     source : str
         Where the value comes from.
-    given : bool
+    overridden : bool
         Whether a caller or a profile replaced the default.
     """
 
@@ -63,7 +66,7 @@ class Parameter:
     high: int
     meaning: str
     source: str
-    given: bool = False
+    overridden: bool = False
 
     def with_values(self, text: object, source: str) -> Parameter:
         """The same parameter with other values: "800us", or "800us,500us,2ms" with its range.
@@ -86,7 +89,7 @@ class Parameter:
                 f"{self.name} is {value} {self.unit} with a range of {low} to {high}; right is "
                 f"0 <= low <= value <= high <= {LARGEST}"
             )
-        return replace(self, value=value, low=low, high=high, source=source, given=True)
+        return replace(self, value=value, low=low, high=high, source=source, overridden=True)
 
 
 def parse_time(name: str, text: str, unit: str = "us") -> int:
@@ -212,6 +215,22 @@ class Parameters:
 
     def __getitem__(self, name: str) -> Parameter:
         return self.by_name[name]
+
+    def check_sums(self, n_replicas: int) -> None:
+        """Refuse a cost of one item that a sum over a cluster's replicas could overflow.
+
+        Raises
+        ------
+        ArgumentError
+            Names the parameter, and the most that it may be on this cluster.
+        """
+        most = LARGEST_SUM_NS // max(n_replicas, 1)
+        for one in self.by_name.values():
+            if one.unit == "ns" and one.high > most:
+                raise ArgumentError(
+                    f"{one.name} is up to {one.high} ns; right is at most {most} ns with "
+                    f"{n_replicas} replicas, because sums are below 2^58 ns"
+                )
 
     @property
     def table(self) -> pa.Table:

@@ -99,3 +99,22 @@ def test_an_epoch_just_before_the_next_election_is_contradicted(story, tmp_path)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
     assert replay(tmp_path).counts["contradicted"] > 0
+
+
+@pytest.mark.parametrize(("epoch", "version", "verdict"), [
+    (1, 1, "predicted"), (1, 0, "contradicted"),
+    (5, 5, "adopted"), (5, 4, "adopted"), (5, 3, "contradicted"),
+])
+def test_the_version_of_the_first_epoch_is_known(tmp_path, epoch, version, verdict):
+    """Later epochs may have begun under a release that made the record with epoch 1."""
+    state = read_state(BEFORE, brokers=[1, 2, 3, 4], controller_id=-1, controller_epoch=epoch - 1)
+    logged = LoggedController(state, "2.8", trace=True)
+    logged.fail_over(4)
+    logged.log.save(tmp_path)
+    path, = tmp_path.rglob("controller.log")
+    text, n_changed = re.subn(r"(?<=epoch zk version is now )\d+", str(version), path.read_text())
+    assert n_changed == 1
+    path.write_text(text)
+    facts = [fact for fact in replay(tmp_path).facts.to_pylist()
+             if fact["kind"] == "epoch store version"]
+    assert [fact["verdict"] for fact in facts] == [verdict]

@@ -24,3 +24,17 @@ def test_text_json_and_arrow_say_the_same(tmp_path, controller):
     run(*asked, "-o", str(rows))
     with pa.OSFile(str(rows)) as file, pa.ipc.open_file(file) as table:
         assert table.read_all().to_pylist() == [row]
+
+
+def test_what_fails_must_be_given(tmp_path):
+    cluster = tmp_path / "cluster.arrow"
+    kfast.write(kfast.generate(brokers=3, partitions=6), cluster)
+    refused = run("timeline", str(cluster), code=2)
+    right = "give what fails: --brokers IDS, --racks NAMES, or --controller-fails"
+    assert right in " ".join(refused.output.split())
+
+
+def test_a_cost_whose_sums_could_overflow_is_refused_by_name():
+    state = kfast.generate(brokers=6, partitions=200_000)
+    with pytest.raises(kfast.ArgumentError, match="epoch_sync is up to 1000000000000 ns"):
+        kfast.timeline(state, [3], params={"epoch_sync": "1000s"})

@@ -59,12 +59,19 @@ def _term_epoch(view: ClusterView, line: Statement) -> Iterator[Claim]:
 
 
 def _epoch_version(view: ClusterView, line: Statement, epoch: int) -> Claim:
-    """The version of the record of the epoch: up to 2.0 it is made with epoch 1, then with 0."""
-    logged = line.fields["epoch_version"]
-    if view.epoch_version_lag is None and epoch - logged in (0, 1):
-        view.epoch_version_lag = epoch - logged
-    predicted = epoch - (view.epoch_version_lag or 0)
-    return Claim("epoch store version", "controller", logged, predicted)
+    """The version of the record of the epoch: up to 2.0 it is made with epoch 1, then with 0.
+
+    A cluster that older releases set up keeps theirs: the first line of a log tells which it is,
+    but where it is of the first epoch of a release that makes the record with 0.
+    """
+    logged, lag, reason = line.fields["epoch_version"], view.epoch_version_lag, ""
+    if lag is None and epoch == 1 and view.world.simulation.controller.profile.guards_writes:
+        lag = 0
+    if lag is None and epoch - logged in (0, 1):
+        lag, reason = epoch - logged, BEFORE
+    view.epoch_version_lag = lag
+    predicted = None if reason else epoch - (lag or 0)
+    return Claim("epoch store version", "controller", logged, predicted, reason)
 
 
 def _epoch_before(view: ClusterView, line: Statement) -> Iterator[Claim]:

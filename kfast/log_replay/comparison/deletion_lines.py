@@ -21,9 +21,10 @@ def _queued(view: ClusterView) -> tuple[frozenset[str], frozenset[str]] | None:
     if not simulation.ran or term is None or not term.opened:
         return None
     event = simulation.ran[-1].event
-    asked = frozenset(event.fields.get("topics" if event.kind == "delete" else "to_delete") or ())
+    name = "topics" if event.kind == "delete" else "to_delete"
+    announced = frozenset(event.fields.get(name) or ())
     now = simulation.queued
-    ever = view.queued.get(id(term), frozenset()) | now | simulation.queued_at_start | asked
+    ever = view.queued.get(id(term), frozenset()) | now | simulation.queued_at_start | announced
     view.queued[id(term)] = ever
     return now, ever
 

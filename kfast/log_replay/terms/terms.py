@@ -236,7 +236,7 @@ def _smooth(statements: Sequence[Statement], numbers: Sequence[int]) -> dict[int
     Lines after an election do not support one before it; those that announce it support its own.
     """
     n_elected = 0
-    told = []
+    prefixes = []
     for number in numbers:
         line = statements[number]
         n_elected += line.kind in OPENING
@@ -245,16 +245,16 @@ def _smooth(statements: Sequence[Statement], numbers: Sequence[int]) -> dict[int
         ) else None
         epoch = announced if line.epoch is None else line.epoch
         if epoch is not None:
-            told.append((line.entry.time, number, epoch, n_elected))
+            prefixes.append((line.entry.time, number, epoch, n_elected))
     smooth: dict[int, int] = {}
-    for at, (time, number, epoch, elected) in enumerate(told):
+    for at, (time, number, epoch, elected) in enumerate(prefixes):
         near = [(abs(time - other), smooth.get(beside, value)) for other, beside, value, after in (
-            *told[max(at - 1, 0) : at], *told[at + 1 : at + 2]
+            *prefixes[max(at - 1, 0) : at], *prefixes[at + 1 : at + 2]
         ) if after == elected]
         if near and all(epoch != value for _, value in near):
             _, epoch = min(near, key=lambda pair: pair[0])
         smooth[number] = epoch
-    for _, number, *_ in told:
+    for _, number, *_ in prefixes:
         if statements[number].epoch is None:
             del smooth[number]
     return smooth
