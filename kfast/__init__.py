@@ -102,6 +102,7 @@ if TYPE_CHECKING:
     )
     from kfast.sweeps.scenarios import Scenarios
     from kfast.timelines.failover import timeline
+    from kfast.timelines.failure_sweep import timeline_sweep
     from kfast.timelines.parameters import read_params
 
 __version__ = "0.2.0"
@@ -196,6 +197,7 @@ __all__ = [
     "sweep_reader",
     "take_census",
     "timeline",
+    "timeline_sweep",
     "with_controller",
     "write",
     "write_report",
@@ -248,5 +250,6 @@ load_lazily(__name__, {
     ),
     "sweeps.scenarios": "Scenarios",
     "timelines.failover": "timeline",
+    "timelines.failure_sweep": "timeline_sweep",
     "timelines.parameters": "read_params",
 })

@@ -2389,7 +2389,8 @@ TIMELINE_STAGES = ResultTable(
     ),
 )
 _TIMELINE = (
-    ResultColumn("scenario", _INT64, "number of the failure, from 0"),
+    ResultColumn("scenario", _INT64, "number of the failure: 0, or in a sweep that of its "
+                 "scenario"),
     ResultColumn("brokers", _IDS, "ids of the brokers that fail"),
     *_counts(
         ("lost_partitions", "partitions whose leader fails"),
@@ -2406,6 +2407,10 @@ _TIMELINE = (
 )
 TIMELINE_SUMMARY = ResultTable(
     "timeline.summary", "kfast.timeline(state, broker_ids).summary", "one failure", _TIMELINE
+)
+TIMELINE_SWEEP = ResultTable(
+    "timeline.sweep", "kfast.timeline_sweep(state, scenarios).summary",
+    "failures, each by itself, in the order of their numbers", _TIMELINE
 )
 
 RESULTS = (
@@ -2433,6 +2438,7 @@ RESULTS = (
     OUTAGES, REPLAY_REASSIGNMENTS, BROKER_SESSIONS, CONTROLLER_TERMS, REPLICAS_TABLE,
     ASSUMPTIONS_TABLE, FLEET, FLEET_CAPACITY, SHARDED_COUNTS, SHARDED_BROKERS, SHARDED_REQUESTS,
     PREFERRED_LEADERS, SHARDED_TRANSITIONS, SHARDED_ELECTIONS, SHARDED_RECORDS, PIPELINE_RUN,
-    PIPELINE_SUMMARIES, PIPELINE_ALERTS, TIMELINE_SUMMARY, TIMELINE_STAGES, TIMELINE_PARAMETERS,
+    PIPELINE_SUMMARIES, PIPELINE_ALERTS, TIMELINE_SUMMARY, TIMELINE_SWEEP, TIMELINE_STAGES,
+    TIMELINE_PARAMETERS,
 )
 """Every table that kfast gives, in the order of `docs/results.md`."""

@@ -49,8 +49,12 @@ KINDS = "--every K, --each-rack, --each-rack-and-broker, --random N or --scenari
 Named = tuple[str, Scenarios]
 
 
-def scenario_options() -> Callable[[Command], Command]:
-    """Options that say which failures a sweep is over."""
+def scenario_options(*, seeded: bool = True) -> Callable[[Command], Command]:
+    """Options that say which failures a sweep is over.
+
+    Those of a command that draws other things too have its seed (`seeded` is False).
+    """
+    seed = seed_option("Of --random: one seed always draws the same failures.")
     return all_options(
         number_option("--every", type=click.IntRange(1), metavar="K",
                       help="Every K brokers together."),
@@ -63,7 +67,7 @@ def scenario_options() -> Callable[[Command], Command]:
             "--probability", type=click.FloatRange(0, 1), metavar="P",
             help="At random, each broker fails with this probability, whatever the others do.",
         ),
-        seed_option("Of --random: one seed always draws the same failures."),
+        *([seed] if seeded else []),
         click.option(
             "--scenarios", "file", type=FilePath(), metavar="FILE",
             help="Failures of a CSV or Parquet file with the columns scenario (1 or more) and "
@@ -80,10 +84,12 @@ def from_option() -> Callable[[Command], Command]:
     )
 
 
-def take_scenarios(options: dict[str, Any]) -> Callable[[ClusterState], Named] | None:
+def take_scenarios(
+    options: dict[str, Any], seed: int | None = None
+) -> Callable[[ClusterState], Named] | None:
     """Take `scenario_options` out of a command's options: what makes the scenarios of a cluster.
 
-    None where no kind of failures is asked for.
+    None where no kind of failures is asked for. `seed` is that of a command that has its own.
 
     Raises
     ------
@@ -91,12 +97,14 @@ def take_scenarios(options: dict[str, Any]) -> Callable[[ClusterState], Named] |
         More than one kind is, or an option goes with another kind.
     """
     every, n_random, file = options.pop("every"), options.pop("n_random"), options.pop("file")
-    down, probability, seed = (options.pop(name) for name in ("down", "probability", "seed"))
+    down, probability = options.pop("down"), options.pop("probability")
     if (n_random is not None) != (bool(down) != (probability is not None)) or len(down) > 1:
         raise ArgumentError("--random N goes with one of --down K and --probability P")
-    source = click.get_current_context().get_parameter_source("seed")
-    if n_random is None and source is ParameterSource.COMMANDLINE:
-        raise ArgumentError("--seed goes with --random")
+    if seed is None:
+        seed = options.pop("seed")
+        source = click.get_current_context().get_parameter_source("seed")
+        if n_random is None and source is ParameterSource.COMMANDLINE:
+            raise ArgumentError("--seed goes with --random")
     kinds: list[tuple[Any, Callable[[ClusterState], Named]]] = [
         (every is not None, lambda state: (
             "Every broker" if every == 1 else f"Every {every} brokers",

@@ -21,11 +21,16 @@ from kfast.cli.options import (
     number_option,
     output_options,
     take_cluster,
+    threads_option,
+    top_option,
 )
 from kfast.cli.output import Destination, progress_bar
+from kfast.cli.sweep import KINDS, scenario_options, take_scenarios
 from kfast.errors import ArgumentError
 from kfast.report.timeline import TIMELINE_METRICS, TIMELINE_TABLES, timeline_answer
+from kfast.report.timeline_sweep import TIMELINE_SWEEP_TABLES, timeline_sweep_answer
 from kfast.timelines.failover import LOSSES, timeline
+from kfast.timelines.failure_sweep import timeline_sweep
 from kfast.timelines.parameters import PROFILES, Parameters, read_params
 
 __all__ = ["timeline_command"]
@@ -47,6 +52,7 @@ def _pairs(_ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) 
 @broker_option("Brokers that fail at one instant: 3,7 or 4-9.")
 @list_option("--racks", parse=names, metavar="NAMES", help="Racks all of whose brokers fail: a,b.")
 @click.option("--controller-fails", is_flag=True, help="The active controller fails too.")
+@scenario_options(seeded=False)
 @click.option("--loss", type=click.Choice(LOSSES), default="process", show_default=True,
               help="Whether clients learn of the failure at once, or by their timeouts.")
 @click.option("--params", type=FilePath(), metavar="FILE",
@@ -60,33 +66,41 @@ def _pairs(_ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) 
               help="A setting of Kafka in milliseconds: broker.session.timeout.ms=6000.")
 @number_option("--samples", type=click.IntRange(1, 100_000), default=200,
                help="Draws of parameters from which ranges are made.")
-@number_option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Seed of the draws.")
+@number_option("--seed", type=click.IntRange(0, 2**64 - 1), default=0,
+               help="Seed of the draws, and of --random.")
 @click.option("--horizon", default="1h", show_default=True, metavar="TIME",
               help="Until when time without a leader counts.")
+@threads_option()
+@top_option("failures of a sweep")
 @output_options(TIMELINE_TABLES, TIMELINE_METRICS)
 def timeline_command(
     sources: Inputs, brokers: Sequence[int], racks: Sequence[str], controller_fails: bool,
     loss: str, params: Path | None, time_profile: str, param_texts: dict[str, str],
-    settings: dict[str, str], samples: int, seed: int, horizon: str, **options: Any,
+    settings: dict[str, str], samples: int, seed: int, horizon: str, threads: int, top: int,
+    **options: Any,
 ) -> None:
-    r"""Time a failure: when it is found, decided and applied, and how long nobody leads.
+    r"""Time a failure, or many: when each is found, decided and applied, and how long nobody leads.
 
     Decisions and counts are those of the controller that is simulated; how long each takes follows
     from parameters, each with a range and a source. Every time has the 5th and the 95th percentile
-    of the samples beside it.
+    of the samples beside it. A sweep (--every and others) has a row for each failure, and --fail-on
+    compares the largest value of any.
 
     \b
     Examples:
       kfast timeline describe.txt --brokers 3
       kfast timeline describe.txt --racks a --param epoch_sync=200us
+      kfast timeline describe.txt --every 1 -o failures.parquet
       kfast timeline describe.txt --brokers 3 --controller kraft-4.1 \
         --set broker.session.timeout.ms=6000 --fail-on 'led_max_us>8000000'
     """
-    destination = Destination.of(options, TIMELINE_TABLES)
-    if not (brokers or racks or controller_fails):
+    make = take_scenarios(options, seed)
+    fails = bool(brokers or racks or controller_fails)
+    if fails == (make is not None):
         raise click.UsageError(
-            "give what fails: --brokers IDS, --racks NAMES, or --controller-fails"
+            f"give what fails: --brokers IDS, --racks NAMES, --controller-fails, or {KINDS}"
         )
+    destination = Destination.of(options, TIMELINE_TABLES if fails else TIMELINE_SWEEP_TABLES)
     wrong = [f"{name}={value}" for name, value in settings.items() if not value.isdecimal()]
     if wrong:
         raise ArgumentError(f"--set {wrong[0]}: right is a whole number")
@@ -95,15 +109,23 @@ def timeline_command(
     values = Parameters.of(param_texts, profile=time_profile) if params is None else read_params(
         params, profile=time_profile)
     state = take_cluster(sources, options)
+    question: dict[str, Any] = {
+        "params": values, "settings": {name: int(value) for name, value in settings.items()},
+        "samples": samples, "seed": seed, "horizon": horizon, "loss": loss,
+    }
+    if make is not None:
+        title, scenarios = make(state)
+        with progress_bar("Timing the failures") as progress:
+            sweep = timeline_sweep(
+                state, scenarios, **question, threads=threads, progress=progress
+            )
+        destination.write(timeline_sweep_answer(input_text(sources), sweep, title, top))
+        return
     ids, notes = list(brokers), list[str]()
     if brokers or racks:
         ids, notes = select_brokers(state, brokers, racks, input_text(sources))
     with progress_bar("Timing the failure"):
-        found = timeline(
-            state, ids, controller_fails=controller_fails, params=values,
-            settings={name: int(value) for name, value in settings.items()}, samples=samples,
-            seed=seed, horizon=horizon, loss=loss,
-        )
+        found = timeline(state, ids, controller_fails=controller_fails, **question)
     answer = timeline_answer(input_text(sources), found)
     answer.document["notes"] += notes
     destination.write(answer)

@@ -1,8 +1,9 @@
 """Counts, sums and quantiles of instants that come in arithmetic progressions.
 
 A sample has some progressions; the n partitions of one are ready at `base` us +
-(`offset` + i * `step`) ns, i from 1 to n. A quantile is found by bisection: after each round only
-those progressions are left that may have an instant between the bounds.
+(`offset` + i * `step`) ns, i from 1 to n. A quantile is found by interpolation between two bounds:
+after each round only those progressions are left that may have an instant between them. How the
+next instant is chosen changes how many rounds it takes, never what is found.
 
 Source: docs/timeline.md, section "Distributions without partitions".
 """
@@ -23,6 +24,41 @@ cdef struct progression_t:
     int64_t n
     int64_t visible     # when clients see their leader
     int64_t broker      # that leads them
+
+
+# Bounds of a quantile, and how far from what is wanted the counts at them are.
+cdef struct search_t:
+    double below        # wanted less the count just before the lower bound
+    double above        # the count at the upper bound less what is wanted
+    int rounds
+    int side            # of the last round: 1, the upper bound fell; -1, the lower one rose
+
+
+cdef enum:
+    BISECT_AFTER = 24   # rounds
+
+
+cdef inline int64_t next_instant(const search_t* s, int64_t low, int64_t high) noexcept nogil:
+    """Where to count next, from `low` to `high` - 1; where counts are even, close to the end."""
+    cdef int64_t half = (high - low) // 2
+    if s.rounds >= BISECT_AFTER or not s.below + s.above > 0:
+        return low + half
+    return low + min(<int64_t> (s.below / (s.below + s.above) * (high - low)), high - low - 1)
+
+
+cdef inline void note_count(search_t* s, double beyond) noexcept nogil:
+    """Note a count less what is wanted; the bound that stays twice loses half its weight."""
+    cdef int side = 1 if beyond >= 0 else -1
+    if side > 0:
+        s.above = beyond
+        if s.side == side:
+            s.below /= 2
+    else:
+        s.below = -beyond
+        if s.side == side:
+            s.above /= 2
+    s.side = side
+    s.rounds += 1
 
 
 cdef inline int64_t rounded_up(wide nanoseconds) noexcept nogil:
@@ -102,6 +138,7 @@ def quantile(
     cdef const progression_t* p
     cdef int64_t total, counted, full, middle
     cdef bint enough
+    cdef search_t search
     with nogil:
         for s in range(begin.shape[0] - 1):
             n = begin[s + 1] - begin[s]
@@ -109,13 +146,15 @@ def quantile(
             for i in range(n):
                 active[i] = begin[s] + i
                 total += rows[begin[s] + i, 3]
+            search = search_t(percent * <double> total, (100 - percent) * <double> total, 0, 0)
             while bounds[s, 0] < bounds[s, 1]:
-                middle = bounds[s, 0] + (bounds[s, 1] - bounds[s, 0]) // 2
+                middle = next_instant(&search, bounds[s, 0], bounds[s, 1])
                 counted = full
                 for i in range(n):
                     ready[i] = count_ready(<const progression_t*> &rows[active[i], 0], middle)
                     counted += ready[i]
                 enough = counted * 100 >= percent * total
+                note_count(&search, <double> (counted * 100 - percent * total))
                 bounds[s, enough] = middle if enough else middle + 1
                 left = 0
                 for i in range(n):
@@ -147,8 +186,9 @@ def waiting_quantile(
     cdef int64_t[::1] passed = np.empty(most + 1, np.int64)
     cdef const progression_t* p
     cdef int64_t total, middle, x
-    cdef wide counted, full
+    cdef wide counted, full, wanted
     cdef bint enough
+    cdef search_t search
     with nogil:
         for s in range(begin.shape[0] - 1):
             n = begin[s + 1] - begin[s]
@@ -159,8 +199,10 @@ def waiting_quantile(
                 active[i] = begin[s] + i
                 hidden[i] = count_ready(p, p.visible)
                 total += p.n
+            wanted = <wide> percent * total * wait * 1000
+            search = search_t(<double> wanted, <double> wanted / percent * (100 - percent), 0, 0)
             while bounds[s, 0] < bounds[s, 1]:
-                middle = bounds[s, 0] + (bounds[s, 1] - bounds[s, 0]) // 2
+                middle = next_instant(&search, bounds[s, 0], bounds[s, 1])
                 x = middle - late[s]
                 counted = full
                 for i in range(n):
@@ -169,7 +211,8 @@ def waiting_quantile(
                         waited_until(p, hidden[i], x) - waited_until(p, hidden[i], x - wait)
                     )
                     counted += passed[i]
-                enough = counted * 100 >= <wide> percent * total * wait * 1000
+                enough = counted * 100 >= wanted
+                note_count(&search, <double> (counted * 100 - wanted))
                 bounds[s, enough] = middle if enough else middle + 1
                 left = 0
                 for i in range(n):

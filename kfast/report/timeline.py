@@ -11,7 +11,9 @@ from kfast.report.wording import brokers_named, plural
 from kfast.schema import TIMES, TIMES_IN_SECONDS
 from kfast.timelines.failover import NOT_MODELLED, FailureTimeline
 
-__all__ = ["TIMELINE_METRICS", "TIMELINE_TABLES", "timeline_answer"]
+__all__ = [
+    "TIMELINE_METRICS", "TIMELINE_TABLES", "in_seconds", "time_range", "timeline_answer",
+]
 
 TIMELINE_TABLES = ("summary", "stages", "parameters")
 TIMELINE_METRICS = {**TIMES, **TIMES_IN_SECONDS}
@@ -36,28 +38,30 @@ def timeline_answer(source: str, failure: FailureTimeline) -> Answer:
     return Answer(document, _draw, getters(failure, TIMELINE_TABLES))
 
 
-def _seconds(micros: int | None) -> str:
+def in_seconds(micros: int | None) -> str:
+    """A time in words."""
     return "-" if micros is None else f"{micros / 1e6:.3f} s"
 
 
 def _verdict(failure: FailureTimeline, row: Row) -> str:
     if not failure.broker_ids:
-        return f"Another controller is active {_range(row, 'detect_us')}; no leader is lost."
+        return f"Another controller is active {time_range(row, 'detect_us')}; no leader is lost."
     who = brokers_named(failure.broker_ids, verb=("fails", "fail"))
     if row["led_max_us"] is None:
         return f"Nobody is led again after {who}."
     led = row["lost_partitions"] - row["offline_partitions"]
     back = "The only leader is back" if led == 1 else f"All {led} leaders are back"
     return (
-        f"{back} {_range(row, 'led_max_us')} after {who}; "
-        f"{_seconds(row['detect_us'])} of it is detection; the last waits longest for "
+        f"{back} {time_range(row, 'led_max_us')} after {who}; "
+        f"{in_seconds(row['detect_us'])} of it is detection; the last waits longest for "
         f"{row['binding']}."
     )
 
 
-def _range(row: Row, name: str) -> str:
+def time_range(row: Row, name: str) -> str:
+    """A time with its range in words."""
     low, high = row[f"{name}_low"] / 1e6, row[f"{name}_high"] / 1e6
-    return f"{_seconds(row[name])} ({low:.3f} to {high:.3f})"
+    return f"{in_seconds(row[name])} ({low:.3f} to {high:.3f})"
 
 
 def _draw(console: Console, document: Document) -> None:
@@ -73,14 +77,14 @@ def _draw(console: Console, document: Document) -> None:
 
     columns = [text_column("measure"), column("value"), column("low"), column("high")]
     draw_rows(console, "Instants after the failure, and sums over partitions", columns, rows)
-    begin = TableColumn("begin", value=lambda row: _seconds(row["begin_us"]))
-    end = TableColumn("end", value=lambda row: _seconds(row["end_us"]))
-    low = TableColumn("end low", value=lambda row: _seconds(row["end_us_low"]))
-    high = TableColumn("end high", value=lambda row: _seconds(row["end_us_high"]))
+    begin = TableColumn("begin", value=lambda row: in_seconds(row["begin_us"]))
+    end = TableColumn("end", value=lambda row: in_seconds(row["end_us"]))
+    low = TableColumn("end low", value=lambda row: in_seconds(row["end_us_low"]))
+    high = TableColumn("end high", value=lambda row: in_seconds(row["end_us_high"]))
     draw_rows(console, "Stages of the controller",
               ["event", text_column("stage"), begin, end, low, high, "items"],
               document["stages"])
 
 
 def _shown(name: str, value: int) -> str:
-    return _seconds(value) if name in TIMES else f"{value} s"
+    return in_seconds(value) if name in TIMES else f"{value} s"

@@ -17,13 +17,20 @@ from kfast import arguments
 from kfast.analysis.whatif import check_brokers
 from kfast.arguments import check_instance, shown
 from kfast.errors import ArgumentError
-from kfast.schema import TIMELINE_STAGES, TIMELINE_SUMMARY, TIMES, TIMES_IN_SECONDS
+from kfast.schema import (
+    TIMELINE_STAGES,
+    TIMELINE_SUMMARY,
+    TIMES,
+    TIMES_IN_SECONDS,
+    ResultTable,
+)
 from kfast.state import ClusterState
 from kfast.state.display import Summary, summary_html, summary_text
 from kfast.timelines.detection import (
     FEWEST_PATTERNS,
     MANY_ROWS,
     MOST_PATTERNS,
+    Draws,
     Schedule,
     activation,
     draw,
@@ -102,6 +109,12 @@ class Question:
             arguments.whole("seed", seed, 0, 2**64 - 1), until, loss,
         )
 
+    def draw(self, n_brokers: int, patterns: int) -> Draws:
+        """What is drawn for a failure of so many brokers."""
+        return draw(
+            self.params, n_brokers, self.samples, seed=self.seed, scenario=0, patterns=patterns
+        )
+
     @property
     def assumptions(self) -> list[str]:
         """Every default that is used, in sentences."""
@@ -140,7 +153,7 @@ class FailureTimeline:
     @property
     def summary(self) -> pa.Table:
         """Table of one row (`schema.TIMELINE_SUMMARY`)."""
-        return summary_table([self.measures], [self.broker_ids])
+        return rows_table(TIMELINE_SUMMARY, [summary_row(0, self.broker_ids, self.measures)])
 
     @property
     def parameters(self) -> pa.Table:
@@ -220,14 +233,14 @@ def timeline(
     if not ids:
         if not controller_fails:
             raise ArgumentError("broker_ids is empty, and controller_fails is not set: who fails?")
-        draws = draw(question.params, 0, question.samples, seed=question.seed, scenario=0)
+        draws = question.draw(0, MOST_PATTERNS)
         measures = no_failure(activation(question.settings, draws))
         return FailureTimeline(
             state, (), True, question, measures, TIMELINE_STAGES.schema.empty_table()
         )
     if len(ids) >= int(state.up.sum()):
         raise ArgumentError("every broker that is up fails: nobody is left to lead")
-    measures, stages = answer(state, ids, controller, question, 0)
+    measures, stages = answer(state, ids, controller, question)
     return FailureTimeline(state, ids, controller is not None, question, measures, stages)
 
 
@@ -252,26 +265,39 @@ def controller_place(
 
 def answer(
     state: ClusterState, ids: tuple[int, ...], controller: int | None, question: Question,
-    scenario: int,
 ) -> tuple[Measures, pa.Table]:
     """Measures and stages of one failure, on a cluster whose controller has state."""
+    draws = draws_of(state, ids, question)
+    parts = failure_parts(state, ids, controller, question, draws)
+    measures = measure(parts, question.settings, question.horizon, question.loss)
+    return measures, stage_table(parts)
+
+
+def draws_of(state: ClusterState, ids: tuple[int, ...], question: Question) -> Draws:
+    """What is drawn for one failure: the same for every failure of so many brokers.
+
+    So failures of one sweep differ by what fails alone (common random numbers).
+    """
+    many = state.rows_tracking(state.find_brokers(list(ids))).size > MANY_ROWS
+    return question.draw(len(ids), FEWEST_PATTERNS if many else MOST_PATTERNS)
+
+
+def failure_parts(
+    state: ClusterState, ids: tuple[int, ...], controller: int | None, question: Question,
+    draws: Draws, spent: list[ClusterState] | None = None,
+) -> list[Part]:
+    """Record one failure and time it, for every order of events that is drawn."""
     rows = state.find_brokers(list(ids))
-    many = state.rows_tracking(rows).size > MANY_ROWS
-    draws = draw(
-        question.params, len(ids), question.samples, seed=question.seed, scenario=scenario,
-        patterns=FEWEST_PATTERNS if many else MOST_PATTERNS,
-    )
-    parts = []
+    parts = list[Part]()
     for schedule in schedules(state, question.settings, draws, controller=controller):
         groups = [[int(rows[place]) for place in group] for group in schedule.groups]
         recording = record_failure(
-            state, groups, takes_over=controller is not None and not state.is_kraft
+            state, groups, takes_over=controller is not None and not state.is_kraft, spent=spent,
         )
         values = {name: drawn[schedule.samples] for name, drawn in draws.values.items()}
         times = _times(recording, schedule, values, question)
         parts.append((schedule, recording, times, values))
-    measures = measure(parts, question.settings, question.horizon, question.loss)
-    return measures, stage_table(parts, scenario)
+    return parts
 
 
 def _times(
@@ -306,55 +332,51 @@ def percentiles(values: Ints) -> tuple[int, int, int]:
     return central, min(central, int(drawn[low])), max(central, int(drawn[high]))
 
 
-def summary_table(all_measures: list[Measures], brokers: list[tuple[int, ...]]) -> pa.Table:
-    """Table of one row for each failure."""
-    columns: dict[str, list[Any]] = {name: [] for name in TIMELINE_SUMMARY.schema.names}
-    for scenario, (measures, ids) in enumerate(zip(all_measures, brokers, strict=True)):
-        columns["scenario"].append(scenario)
-        columns["brokers"].append(list(ids))
-        for name in (*TIMES, *TIMES_IN_SECONDS):
-            values = measures.values.get(name)
-            low_high: tuple[int | None, ...] = (None,) * 3
-            if values is not None:
-                low_high = percentiles(values)
-                if name in TIMES_IN_SECONDS:
-                    low_high = tuple((one + MILLION // 2) // MILLION for one in low_high)
-            for ending, value in zip(("", "_low", "_high"), low_high, strict=True):
-                columns[f"{name}{ending}"].append(value)
-        for name in ("lost_partitions", "offline_partitions", "under_min_partitions", "binding",
-                     "slowest_broker"):
-            columns[name].append(getattr(measures, name))
-    return TIMELINE_SUMMARY.table({
-        name: pa.array(values, TIMELINE_SUMMARY.schema.field(name).type)
-        for name, values in columns.items()
+def summary_row(scenario: int, ids: Iterable[int], measures: Measures) -> dict[str, Any]:
+    """Row of one failure (`schema.TIMELINE_SUMMARY`)."""
+    row: dict[str, Any] = {"scenario": scenario, "brokers": list(ids)}
+    for name in (*TIMES, *TIMES_IN_SECONDS):
+        values = measures.values.get(name)
+        low_high: tuple[int | None, ...] = (None,) * 3
+        if values is not None:
+            low_high = percentiles(values)
+            if name in TIMES_IN_SECONDS:
+                low_high = tuple((one + MILLION // 2) // MILLION for one in low_high)
+        row |= dict(zip((name, f"{name}_low", f"{name}_high"), low_high, strict=True))
+    for name in ("lost_partitions", "offline_partitions", "under_min_partitions", "binding",
+                 "slowest_broker"):
+        row[name] = getattr(measures, name)
+    return row
+
+
+def rows_table(result: ResultTable, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Table of some rows, each with every column."""
+    return result.table({
+        field.name: pa.array([row[field.name] for row in rows], field.type)
+        for field in result.schema
     })
 
 
-def stage_table(parts: Sequence[Part], scenario: int) -> pa.Table:
+def stage_table(parts: Sequence[Part]) -> pa.Table:
     """Every stage of the central sample; ranges are of the samples that have that stage too."""
     central = next(part for part in parts if 0 in part[0].samples)
     _, recording, *_ = central
     ids = recording.state.broker_id
-    columns: dict[str, list[Any]] = {name: [] for name in TIMELINE_STAGES.schema.names}
-    found = [_by_key(part) for part in parts]
+    rows, found = list[dict[str, Any]](), [_by_key(part) for part in parts]
     for key, (begin, end, stage) in _by_key(central).items():
         others = [each[key] for each in found if key in each and each[key][2] is not stage]
         begins = np.concatenate([begin, *(other[0] for other in others)])
         ends = np.concatenate([end, *(other[1] for other in others)])
         row: dict[str, Any] = {
-            "scenario": scenario, "event": key[0], "stage": key[1],
+            "scenario": 0, "event": key[0], "stage": key[1],
             "broker_id": None if key[2] is None else int(ids[key[2]]), "items": stage.items,
             "waits_for": stage.waits_for,
         }
         for name, values in (("begin_us", begins), ("end_us", ends)):
             numbers = percentiles(values) if values.size > 1 else (int(values[0]),) * 3
             row |= dict(zip((name, f"{name}_low", f"{name}_high"), numbers, strict=True))
-        for name, value in row.items():
-            columns[name].append(value)
-    return TIMELINE_STAGES.table({
-        name: pa.array(values, TIMELINE_STAGES.schema.field(name).type)
-        for name, values in columns.items()
-    })
+        rows.append(row)
+    return rows_table(TIMELINE_STAGES, rows)
 
 
 def _by_key(part: Part) -> dict[tuple[int, str, int | None], Any]:

@@ -148,7 +148,7 @@ def holds(brokers: Bits, rows: npt.NDArray[Any]) -> Bits:
 
 def record_failure(
     state: ClusterState, groups: Iterable[Iterable[int]], *, takes_over: bool = False,
-    journal: str = "counts",
+    journal: str = "counts", spent: list[ClusterState] | None = None,
 ) -> Recording:
     """Let a controller start and brokers fail, group after group, and record every event.
 
@@ -161,8 +161,13 @@ def record_failure(
     takes_over : bool
         ZooKeeper mode: the brokers of the first group are found gone by a new controller.
     journal : {"counts", "full"}
+    spent : list of ClusterState, optional
+        Copies that earlier recordings no longer need. One of them is taken, and its memory used.
     """
-    state = state.copy()
+    try:
+        state = state.copy() if spent is None else state.copy_over(spent.pop())
+    except IndexError:  # Another thread may have taken the last one.
+        state = state.copy()
     parts = [tuple(group) for group in groups]
     common = open_events(state, journal=journal)
     common.start()

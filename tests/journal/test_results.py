@@ -99,7 +99,9 @@ def timeline_tables(state):
     """Tables of when a failure's steps happen."""
     found = kfast.timeline(state, [1])
     names = "summary stages parameters"
-    return {f"timeline.{name}": getattr(found, name) for name in names.split()}
+    sweep = kfast.timeline_sweep(state, kfast.every_broker(state), samples=5)
+    return {f"timeline.{name}": getattr(found, name) for name in names.split()} | {
+        "timeline.sweep": sweep.summary}
 
 
 def quorum_tables(state):

@@ -228,6 +228,22 @@ def test_a_copy_does_not_see_what_is_tracked_elsewhere():
     assert len(other.copy().replicas_on_brokers([3])) == 103
 
 
+def test_a_copy_over_a_spent_one_is_that_of_a_new_one():
+    """Its memory is used where it fits; nothing of what was in it is seen."""
+    state = read_state(QUIET)
+    spent = state.copy()
+    spent.records["leader"] = 0
+    records = spent.records
+    copied = state.copy_over(spent)
+    assert copied.records is records
+    assert copied.digest() == state.digest()
+    larger = state.copy()
+    larger.add_partitions(["v"] * 100, range(100))
+    assert state.copy_over(larger).digest() == state.digest()
+    copied.records["leader"] = -1
+    assert state.copy().digest() == state.digest() != copied.digest()
+
+
 @pytest.mark.parametrize(("call", "message"), WRONG_NAMES)
 def test_unknown_names_are_refused_by_name(call, message):
     """A caller's mistake: raised before anything changes."""

@@ -30,7 +30,7 @@ def test_what_fails_must_be_given(tmp_path):
     cluster = tmp_path / "cluster.arrow"
     kfast.write(kfast.generate(brokers=3, partitions=6), cluster)
     refused = run("timeline", str(cluster), code=2)
-    right = "give what fails: --brokers IDS, --racks NAMES, or --controller-fails"
+    right = "give what fails: --brokers IDS, --racks NAMES, --controller-fails, or --every K"
     assert right in " ".join(refused.output.split())
 
 
