@@ -3,6 +3,9 @@
 A file of log4j is a row of entries `[time] LEVEL message (logger)`; a stack trace follows its
 entry without a time. Rotated files carry a suffix (`.2021-04-26-18`, `.1`), perhaps `.gz`. Several
 brokers' files may lie in one folder, in a tree, or be written by several processes into one file.
+
+Lines are handled in blocks, and what lies between two entries at once: a packed file of some KB may
+hold millions of lines that say nothing.
 """
 
 from __future__ import annotations
@@ -22,11 +25,21 @@ from kfast.errors import InputError
 CONTROLLER, STATE_CHANGE = "controller", "state-change"
 _NAME = re.compile(r"(?:.*[-_.])?(controller|state-change)[^/]*\.log(?:[.-][\w.-]+)?$")
 _HEAD = re.compile(
-    r"\[?(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)[,.](\d{3})\d*Z?\]? +"
-    r"(?:\[[^\]]*\] +)?(TRACE|DEBUG|INFO|WARN|ERROR|FATAL) +(?:\[[\w.$-]+\]:? +)?(.*)$"
+    r"\n\[?(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)[,.](\d{3})\d*Z?\]? +"
+    r"(?:\[[^\]\n]*\] +)?(TRACE|DEBUG|INFO|WARN|ERROR|FATAL) +(?:\[[\w.$-]+\]:? +)?(.*)"
 )
 _LOGGER = re.compile(r"[\w.$-]+")
-_FOLLOWS = re.compile(r"\s|Caused by:|Suppressed:|[\w.$]+(?:Exception|Error)\b|\.\.\. \d+ more|$")
+_NO_TRACE = re.compile(
+    r"\n(?!\s|Caused by:|Suppressed:|[\w.$]+(?:Exception|Error)\b|\.\.\. \d+ more|\Z)([^\n]{0,60})"
+)
+_NO_BLANK = re.compile(r"\n([^\n]*\S[^\n]*)")
+"""Patterns of lines; an end of line stands before each, and the first one of a block too."""
+_PIECE_BYTES = 1 << 13
+"""So much is read at once; of a damaged packed file, at most so much before the damage is lost."""
+MOST_LINE_BYTES = 1 << 24
+"""A longer line is skipped."""
+MOST_WARNINGS = 10_000
+"""Of one file."""
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 _MS_PER_DAY = 86_400_000
 
@@ -81,6 +94,7 @@ class Logs:
     entries: list[Entry] = field(default_factory=list)
     warnings: list[Warned] = field(default_factory=list)
     n_lines: int = 0
+    n_warnings: Counter[int] = field(default_factory=Counter)
 
     @property
     def name(self) -> str:
@@ -88,8 +102,16 @@ class Logs:
         return self.root if self.root != "." else ", ".join(self.files)
 
     def warn(self, file: int, line: int, what: str) -> None:
-        """Note that something is wrong with a line."""
-        self.warnings.append(Warned(self.files[file], line, what))
+        """Note that something is wrong with a line; of one file, `MOST_WARNINGS` times."""
+        self.n_warnings[file] += 1
+        if self.n_warnings[file] == MOST_WARNINGS:
+            what = f"the last of {MOST_WARNINGS} warnings of this file; there may be more"
+        if self.n_warnings[file] <= MOST_WARNINGS:
+            self.warnings.append(Warned(self.files[file], line, what))
+
+    def has_room(self, file: int) -> bool:
+        """Whether a warning of a file would be noted."""
+        return self.n_warnings[file] < MOST_WARNINGS
 
     def place(self, entry: Entry) -> Place:
         """The line of an entry."""
@@ -153,61 +175,123 @@ def _kind(file: Path) -> str:
     return named[1] if named else STATE_CHANGE if "state" in file.name else CONTROLLER
 
 
-def _lines(file: Path) -> Iterator[tuple[bytes, str]]:
-    """Raw lines, each with a complaint about what follows it ("" for none)."""
+def _blocks(file: Path) -> Iterator[tuple[bytes, str]]:
+    """Lines in bulk, of which only the last one of the file may lack its end.
+
+    Or none, with a complaint about the line that stands there.
+    """
     with file.open("rb") as raw:
         packed = raw.read(2) == b"\x1f\x8b"
+    begun: list[bytes] = []  # The pieces of a line that has not ended, and their length.
+    n_begun = 0
+    too_long = f"a line of more than {MOST_LINE_BYTES >> 20} MiB, skipped"
     with gzip.open(file, "rb") if packed else file.open("rb") as data:
         while True:
             try:
-                line = data.readline()
+                piece = data.read1(_PIECE_BYTES)
             except (EOFError, OSError, zlib.error) as error:
                 yield b"", f"the packed file ends here, damaged: {error}"
                 return
-            if not line:
-                return
-            yield line, ""
+            if not piece:
+                break
+            first, end = piece.find(b"\n") + 1, piece.rfind(b"\n") + 1
+            n_begun += first or len(piece)
+            if n_begun > MOST_LINE_BYTES:
+                begun.clear()
+                if first:
+                    yield b"", too_long
+                    yield piece[first:end], ""
+            elif first:
+                yield b"".join([*begun, piece[:end]]), ""
+            if first:
+                begun, n_begun = [piece[end:]], len(piece) - end
+            elif n_begun <= MOST_LINE_BYTES:
+                begun.append(piece)
+    if n_begun > MOST_LINE_BYTES:
+        yield b"", too_long
+    elif n_begun:
+        yield b"".join(begun), ""
 
 
 def _read_file(logs: Logs, number: int, file: Path) -> Iterator[Entry]:
     current: Entry | None = None
-    last = 0
-    ended = True
-    for last, (raw, complaint) in enumerate(_lines(file), 1):
+    n_lines, ended, first_warning = 0, True, len(logs.warnings)
+    for raw, complaint in _blocks(file):
         if complaint:
-            logs.warn(number, last, complaint)
-            break
+            n_lines += 1
+            logs.warn(number, n_lines, complaint)
+        if not raw:
+            continue
         ended = raw.endswith(b"\n")
-        text = _decode(logs, number, last, raw)
-        head = _HEAD.match(text)
-        if head is not None:
+        text = "\n" + _decode(logs, number, n_lines + 1, raw.removesuffix(b"\n"))
+        end = 0
+        for head in _HEAD.finditer(text):
+            if end < head.start():
+                between = text[end : head.start()]
+                current = _add_lines(logs, number, n_lines, between, current)
+                n_lines += between.count("\n")
             if current is not None:
                 yield current
-            current = _entry(logs, number, last, head)
-        elif text.strip() and current is None:
-            logs.warn(number, last, f"no entry begins here, skipped: {text[:60]!r}")
-        elif text.strip() and current is not None:  # The rest of a message, or damage.
-            if not _FOLLOWS.match(text):
-                logs.warn(number, last, f"neither an entry nor a stack trace: {text[:60]!r}")
-            current = current._replace(more=current.more or text)
+            n_lines += 1
+            current = _entry(logs, number, n_lines, head)
+            end = head.end()
+        if end < len(text):
+            current = _add_lines(logs, number, n_lines, text[end:], current)
+            n_lines += text.count("\n", end)
     if current is not None:
         yield current
-    logs.n_lines += last
-    if last and not ended and current is not None and current.line == last and not current.logger:
-        logs.warn(number, last, "the file ends within this line")
+    logs.n_lines += n_lines
+    if not ended and current is not None and current.line == n_lines and not current.logger:
+        logs.warn(number, n_lines, "the file ends within this line")
+    logs.warnings[first_warning:] = sorted(logs.warnings[first_warning:], key=lambda w: w.line)
+
+
+def _add_lines(
+    logs: Logs, number: int, line: int, between: str, current: Entry | None
+) -> Entry | None:
+    """Handle what lies between two entries: the rest of a message, or damage.
+
+    Returns
+    -------
+    current : Entry or None
+        The entry before, which keeps the first line that is not blank.
+    """
+    if between.isspace():
+        return current
+    strange, what = _NO_TRACE, "neither an entry nor a stack trace"
+    if current is None:
+        strange, what = _NO_BLANK, "no entry begins here, skipped"
+    at = 0
+    for found in strange.finditer(between):
+        if not logs.has_room(number):
+            break
+        line += between.count("\n", at, found.end(1))
+        at, shown = found.end(1), found[1].rstrip("\r")[:60]
+        logs.warn(number, line, f"{what}: {shown!r}")
+    if current is not None and not current.more and (follows := _NO_BLANK.search(between)):
+        return current._replace(more=follows[1].rstrip("\r"))
+    return current
 
 
 def _decode(logs: Logs, number: int, line: int, raw: bytes) -> str:
-    raw = raw.rstrip(b"\r\n")
+    """The text of a block of lines; a warning for each line that is not all text."""
     try:
         text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        logs.warn(number, line, f"bytes that are no text ({error.reason})")
+    except UnicodeDecodeError:
         text = raw.decode("utf-8", "replace")
-    if "\0" in text:
-        logs.warn(number, line, "the line holds zero bytes, as after a crash")
-        text = text.replace("\0", "")
-    return text
+    else:
+        if "\0" not in text:
+            return text
+    for at, one in enumerate(raw.split(b"\n"), line):
+        if not logs.has_room(number):
+            break
+        try:
+            one.rstrip(b"\r").decode("utf-8")
+        except UnicodeDecodeError as error:
+            logs.warn(number, at, f"bytes that are no text ({error.reason})")
+        if b"\0" in one:
+            logs.warn(number, at, "the line holds zero bytes, as after a crash")
+    return text.replace("\0", "")
 
 
 def _entry(logs: Logs, number: int, line: int, head: re.Match[str]) -> Entry:
@@ -215,13 +299,14 @@ def _entry(logs: Logs, number: int, line: int, head: re.Match[str]) -> Entry:
     try:
         days = dt.date(year, month, day).toordinal() - _EPOCH
     except ValueError:
-        logs.warn(number, line, f"{head[0][:25]} is no date; 1970 is taken")
+        logs.warn(number, line, f"{head[0][1:26]} is no date; 1970 is taken")
         days = 0
     time = days * _MS_PER_DAY + ((hour * 60 + minute) * 60 + second) * 1000 + ms
-    message, _, last = head[9].rpartition("(")
+    text = head[9].rstrip("\r")
+    message, _, last = text.rpartition("(")
     logger = last[:-1]
     if not (last.endswith(")") and _is_logger(logger)):
-        message, logger = head[9], ""
+        message, logger = text, ""
     return Entry(time, head[8], message.strip(), logger, number, line)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import re
 import shutil
+import sys
+import tracemalloc
 
 import pytest
 
 from kfast import ArgumentError, InputError
-from kfast.log_replay import replay
+from kfast.log_replay import log_files, replay
 from tests.support.log_forms import VERSIONS
 from tests.support.replay_story import CONTROLLER_LOG, OF_ANY_RELEASE, STATE_CHANGE_LOG, write_logs
 
@@ -152,6 +154,66 @@ def test_a_packed_file_that_is_cut(logs):
     assert any("the packed file ends here, damaged" in one.what for one in outcome.warnings)
     assert outcome.counts["contradicted"] == 0
     assert outcome.counts["predicted"] > 500
+
+
+def read_counting(path):
+    """Read a file of logs: the logs, how many functions were called, and most bytes of memory."""
+    n_calls = 0
+
+    def count(_frame, event, _argument):
+        nonlocal n_calls
+        n_calls += event in ("call", "c_call")
+
+    tracemalloc.start()
+    sys.setprofile(count)
+    try:
+        read = log_files.read_logs(path)
+    finally:
+        sys.setprofile(None)
+        most_bytes = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    return read, n_calls, most_bytes
+
+
+@pytest.mark.parametrize("line", [b"\n", b" \r\n", b"\tat x\n"], ids=["empty", "blank", "trace"])
+def test_a_small_packed_file_of_millions_of_lines_that_say_nothing(line, tmp_path, logs):
+    """Work and memory are those of blocks, not of lines; what follows has its own number."""
+    entry = (logs / STATE_CHANGE_LOG).read_bytes().split(b"\n")[0] + b"\n"
+    path = tmp_path / "state-change.log.gz"
+    path.write_bytes(gzip.compress(entry + line * 4_000_000 + entry))
+    read, n_calls, most_bytes = read_counting(path)
+    assert [one.line for one in read.entries] == [1, 4_000_002]
+    assert read.entries[0].more == ("" if line.isspace() else "\tat x")
+    assert (read.n_lines, read.warnings) == (4_000_002, [])
+    assert n_calls < read.n_lines // 20
+    assert most_bytes < 4 << 20
+
+
+@pytest.mark.parametrize("line", [b"x\n", b"\0\n", b"\xff\n"], ids=["words", "zeros", "no text"])
+def test_a_small_packed_file_of_millions_of_damaged_lines(line, tmp_path):
+    """The first ones are named, and the last warning says that there may be more."""
+    path = tmp_path / "state-change.log.gz"
+    path.write_bytes(gzip.compress(line * 4_000_000))
+    read, n_calls, most_bytes = read_counting(path)
+    assert (read.n_lines, len(read.warnings)) == (4_000_000, log_files.MOST_WARNINGS)
+    assert read.warnings[0].line == 1
+    assert "there may be more" in read.warnings[-1].what
+    assert n_calls < read.n_lines // 8
+    assert most_bytes < 16 << 20
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_a_line_that_is_too_long_is_skipped(end, tmp_path, logs):
+    """It has a number, and the lines before and behind it are read."""
+    entry = (logs / STATE_CHANGE_LOG).read_bytes().split(b"\n")[0] + b"\n"
+    long = b"x" * (log_files.MOST_LINE_BYTES + 1) + end
+    path = tmp_path / "state-change.log.gz"
+    path.write_bytes(gzip.compress(entry + long + (entry if end else b"")))
+    read, _, most_bytes = read_counting(path)
+    assert [one.line for one in read.entries] == ([1, 3] if end else [1])
+    (warning,) = read.warnings
+    assert str(warning).endswith("state-change.log.gz:2: a line of more than 16 MiB, skipped")
+    assert most_bytes < 2 * log_files.MOST_LINE_BYTES
 
 
 def test_rotated_and_packed_files_count_as_the_plain_ones(logs, whole):
