@@ -25,9 +25,15 @@ from kfast.state.quorum_flat import last_known_lists
 from kfast.state.records import Rows
 from kfast.state.table_columns import ListColumn, TableColumns, ids_to_rows
 
+_SETTINGS = ("features", "static_configuration", "configurations")
+_BROKER_LISTS = ("feature_ranges", "directories", "cordoned")
+
 
 def load_quorum(state: StateArrays, settings: TableColumns, brokers: TableColumns) -> Quorum:
     """Make what the tables of the cluster and the brokers say; topics and brokers are loaded."""
+    for table, names in ((settings, _SETTINGS), (brokers, _BROKER_LISTS)):
+        for name in names:
+            table.refuse_nulls_within(name)
     quorum = state.quorum = Quorum(state)
     quorum.features = {
         entry["name"]: entry["level"] for entry in settings.scalar("features") or ()

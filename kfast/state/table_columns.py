@@ -104,6 +104,21 @@ class TableColumns:
             row = int(np.flatnonzero(~self.valid(name))[0])
             raise InputError(f"{self.where(row)}: {name} is missing")
 
+    def refuse_nulls_within(self, name: str) -> None:
+        """Raise `InputError` where a list holds a null, or an item with one; a null list is none.
+
+        For columns of few rows.
+        """
+        if not self.given(name):
+            return
+        items = self.array(name).flatten()
+        is_struct = pa.types.is_struct(items.type)
+        if any(part.null_count for part in (items, *(items.flatten() if is_struct else ()))):
+            raise InputError(
+                f"{self.source}: column {name} of {self.name} has a list with a null in it; every"
+                " item has to be said, or the list left out"
+            )
+
     def scalar(self, name: str) -> Any:
         """The one value of a table of one row; None where it is not said."""
         if not self.given(name) or self.n_rows == 0:

@@ -115,6 +115,30 @@ def test_what_a_real_controller_cannot_have_is_refused():
         kraft_state(controller="kraft-9")
 
 
+@pytest.mark.parametrize(("table", "column", "value"), [
+    ("cluster", "features", [{"name": "metadata.version", "level": None}]),
+    ("cluster", "features", [None]),
+    ("cluster", "configurations",
+     [{"resource_type": 2, "resource": "a", "key": "k", "value": None}]),
+    ("cluster", "static_configuration", [{"key": "k", "value": None}]),
+    ("brokers", "feature_ranges", [{"name": "metadata.version", "min": None, "max": 7}]),
+    ("brokers", "directories", [A, None]),
+    ("brokers", "cordoned", [None]),
+])
+def test_a_null_within_a_list_is_refused_by_name(table, column, value):
+    """A list that is null says nothing, and is right."""
+    tables = vars(kraft_state().to_tables())
+    for values, right in ((None, True), (value, False)):
+        changed = tables[table].to_pylist()
+        changed[0][column] = values
+        made = pa.Table.from_pylist(changed, tables[table].schema)
+        if right:
+            ClusterState.from_tables(**tables | {table: made})
+            continue
+        with pytest.raises(InputError, match=f"column {column} of {table} has a list with a null"):
+            ClusterState.from_tables(**tables | {table: made})
+
+
 def test_only_a_kraft_cluster_has_registrations():
     state = ClusterState.from_tables()
     assert not state.is_kraft

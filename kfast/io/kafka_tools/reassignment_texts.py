@@ -26,6 +26,8 @@ _IS_ROW = re.compile(r".*: replicas:")
 _STATE = re.compile(
     r"^Reassignment of partition (?P<name>\S+) is still in progress\.?[ \t\r]*$", re.M
 )
+MOST_DIGITS = 10
+"""Of a broker id."""
 _RIGHT = "t-0: replicas: 1,2,3. adding: 3. removing: 1."
 
 
@@ -69,7 +71,7 @@ def read_reassignment_list(name: str, data: bytes, _start: int) -> SourceTables:
 def _ids(where: str, text: str | None) -> list[int]:
     """Broker ids with commas between them, each once."""
     parts = (text or "").split(",") if text else []
-    ids = [int(part) for part in parts if part]
+    ids = [int(part) for part in parts if 0 < len(part) <= MOST_DIGITS]
     if len(ids) < len(parts) or len(set(ids)) < len(ids) or max(ids, default=0) > MAX_INT:
         raise InputError(f"{where}: found brokers {quote(text or '')}; right is each once: 1,2,3")
     return ids
