@@ -2388,6 +2388,22 @@ TIMELINE_STAGES = ResultTable(
         ResultColumn("waits_for", _TEXT, "detection, controller, store, queue or disk"),
     ),
 )
+TIMELINE_PARTITIONS = ResultTable(
+    "timeline.partitions", "kfast.timeline(state, broker_ids).partitions",
+    "partitions that lose their leader, in the central sample: offline ones, then the last led",
+    (
+        _TOPIC, _PARTITION,
+        ResultColumn("failed_leader", _INT32, "id of the leader that fails"),
+        ResultColumn("leader", _INT32, "id of the leader in the end; null: none", True),
+        ResultColumn("led_us", _INT64, "how long it has no leader, in microseconds after the "
+                     "failure; null: for good", True),
+        ResultColumn("visible_us", _INT64, "when the median broker shows that leader; null "
+                     "likewise", True),
+        ResultColumn("reachable_us", _INT64, "from when on a client's next attempt finds the "
+                     "leader: the later one of both, and with loss host not before its timeout; "
+                     "null likewise", True),
+    ),
+)
 _TIMELINE = (
     ResultColumn("scenario", _INT64, "number of the failure: 0, or in a sweep that of its "
                  "scenario"),
@@ -2439,6 +2455,6 @@ RESULTS = (
     ASSUMPTIONS_TABLE, FLEET, FLEET_CAPACITY, SHARDED_COUNTS, SHARDED_BROKERS, SHARDED_REQUESTS,
     PREFERRED_LEADERS, SHARDED_TRANSITIONS, SHARDED_ELECTIONS, SHARDED_RECORDS, PIPELINE_RUN,
     PIPELINE_SUMMARIES, PIPELINE_ALERTS, TIMELINE_SUMMARY, TIMELINE_SWEEP, TIMELINE_STAGES,
-    TIMELINE_PARAMETERS,
+    TIMELINE_PARTITIONS, TIMELINE_PARAMETERS,
 )
 """Every table that kfast gives, in the order of `docs/results.md`."""

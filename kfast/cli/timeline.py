@@ -71,7 +71,7 @@ def _pairs(_ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) 
 @click.option("--horizon", default="1h", show_default=True, metavar="TIME",
               help="Until when time without a leader counts.")
 @threads_option()
-@top_option("failures of a sweep")
+@top_option("partitions, or failures of a sweep,")
 @output_options(TIMELINE_TABLES, TIMELINE_METRICS)
 def timeline_command(
     sources: Inputs, brokers: Sequence[int], racks: Sequence[str], controller_fails: bool,
@@ -126,6 +126,6 @@ def timeline_command(
         ids, notes = select_brokers(state, brokers, racks, input_text(sources))
     with progress_bar("Timing the failure"):
         found = timeline(state, ids, controller_fails=controller_fails, **question)
-    answer = timeline_answer(input_text(sources), found)
+    answer = timeline_answer(input_text(sources), found, top)
     answer.document["notes"] += notes
     destination.write(answer)

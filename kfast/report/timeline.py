@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from kfast.report.answer import Answer, Document, getters, head
+from kfast.report.answer import Answer, Document, getters, head, listed
 from kfast.report.drawing import draw_rows
 from kfast.report.tables import Row, TableColumn, text_column
 from kfast.report.wording import brokers_named, plural
@@ -15,11 +15,11 @@ __all__ = [
     "TIMELINE_METRICS", "TIMELINE_TABLES", "in_seconds", "time_range", "timeline_answer",
 ]
 
-TIMELINE_TABLES = ("summary", "stages", "parameters")
+TIMELINE_TABLES = ("summary", "stages", "partitions", "parameters")
 TIMELINE_METRICS = {**TIMES, **TIMES_IN_SECONDS}
 
 
-def timeline_answer(source: str, failure: FailureTimeline) -> Answer:
+def timeline_answer(source: str, failure: FailureTimeline, top: int) -> Answer:
     """The answer of `kfast timeline`."""
     row = failure.summary.to_pylist()[0]
     document = {
@@ -29,6 +29,7 @@ def timeline_answer(source: str, failure: FailureTimeline) -> Answer:
         "metrics": TIMELINE_METRICS,
         "controller_fails": failure.controller_fails,
         "stages": [one for one in failure.stages.to_pylist() if one["broker_id"] is None],
+        **listed("partitions", failure.partitions, top),
     }
     document["assumptions"] += failure.assumptions
     document["notes"].append(NOT_MODELLED)
@@ -84,6 +85,18 @@ def _draw(console: Console, document: Document) -> None:
     draw_rows(console, "Stages of the controller",
               ["event", text_column("stage"), begin, end, low, high, "items"],
               document["stages"])
+    _draw_partitions(console, document)
+
+
+def _draw_partitions(console: Console, document: Document) -> None:
+    rows, n = document["partitions"], document["partitions_listed_of"]
+    led = TableColumn("led", value=lambda row: in_seconds(row["led_us"]))
+    reachable = TableColumn("reachable", value=lambda row: in_seconds(row["reachable_us"]))
+    draw_rows(
+        console, f"Partitions that wait longest ({len(rows)} of {n}), by the central values",
+        [text_column("topic"), "partition", TableColumn("failed leader", value="failed_leader"),
+         "leader", led, reachable], rows,
+    )
 
 
 def _shown(name: str, value: int) -> str:

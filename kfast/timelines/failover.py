@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from kfast.analysis.whatif import check_brokers
 from kfast.arguments import check_instance, shown
 from kfast.errors import ArgumentError
 from kfast.schema import (
+    TIMELINE_PARTITIONS,
     TIMELINE_STAGES,
     TIMELINE_SUMMARY,
     TIMES,
@@ -39,10 +41,11 @@ from kfast.timelines.detection import (
 from kfast.timelines.kraft_counts import take_counts
 from kfast.timelines.kraft_times import quorum_times
 from kfast.timelines.parameters import Parameters, parse_time
+from kfast.timelines.partition_times import partition_table
 from kfast.timelines.recording import Recording, record_failure
 from kfast.timelines.settings import Settings
 from kfast.timelines.stages import Times
-from kfast.timelines.summaries import Measures, Part, measure, no_failure
+from kfast.timelines.summaries import Measures, Part, known_from, measure, no_failure
 from kfast.timelines.zk_steps import controller_steps
 from kfast.timelines.zk_times import zookeeper_times
 
@@ -141,6 +144,9 @@ class FailureTimeline:
     measures : Measures
         Every measure, in every sample; the first is the central one.
     stages : pa.Table
+    central : Part or None
+        Events and times of the samples that have the order of events of the central one; None
+        where no broker fails.
     """
 
     state: ClusterState
@@ -149,11 +155,26 @@ class FailureTimeline:
     question: Question
     measures: Measures
     stages: pa.Table
+    central: Part | None = None
 
     @property
     def summary(self) -> pa.Table:
         """Table of one row (`schema.TIMELINE_SUMMARY`)."""
         return rows_table(TIMELINE_SUMMARY, [summary_row(0, self.broker_ids, self.measures)])
+
+    @cached_property
+    def partitions(self) -> pa.Table:
+        """Every partition that loses its leader (`schema.TIMELINE_PARTITIONS`), the worst first.
+
+        Times are those of the central sample.
+        """
+        if self.central is None:
+            return TIMELINE_PARTITIONS.schema.empty_table()
+        schedule, recording, times, _ = self.central
+        sample = int(np.flatnonzero(schedule.samples == 0)[0])
+        return partition_table(
+            recording, times, sample, known_from(self.question.settings, self.question.loss)
+        )
 
     @property
     def parameters(self) -> pa.Table:
@@ -240,8 +261,12 @@ def timeline(
         )
     if len(ids) >= int(state.up.sum()):
         raise ArgumentError("every broker that is up fails: nobody is left to lead")
-    measures, stages = answer(state, ids, controller, question)
-    return FailureTimeline(state, ids, controller is not None, question, measures, stages)
+    parts = failure_parts(state, ids, controller, question, draws_of(state, ids, question))
+    measures = measure(parts, question.settings, question.horizon, question.loss)
+    central = next(part for part in parts if 0 in part[0].samples)
+    return FailureTimeline(
+        state, ids, controller is not None, question, measures, stage_table(parts), central
+    )
 
 
 def controller_place(
@@ -261,16 +286,6 @@ def controller_place(
         f"controller_fails is set, and which of brokers {', '.join(map(str, ids)) or 'none'} is "
         f"the controller is not known{known}: give that one alone"
     )
-
-
-def answer(
-    state: ClusterState, ids: tuple[int, ...], controller: int | None, question: Question,
-) -> tuple[Measures, pa.Table]:
-    """Measures and stages of one failure, on a cluster whose controller has state."""
-    draws = draws_of(state, ids, question)
-    parts = failure_parts(state, ids, controller, question, draws)
-    measures = measure(parts, question.settings, question.horizon, question.loss)
-    return measures, stage_table(parts)
 
 
 def draws_of(state: ClusterState, ids: tuple[int, ...], question: Question) -> Draws:

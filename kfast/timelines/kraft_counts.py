@@ -17,7 +17,7 @@ import numpy.typing as npt
 from kfast.kernels import broker_takes
 from kfast.timelines.recording import NEVER, Recording
 
-__all__ = ["TakeCounts", "take_counts"]
+__all__ = ["TakeCounts", "final_operations", "take_counts"]
 
 Ints = npt.NDArray[np.int64]
 Table = npt.NDArray[np.int32]
@@ -65,6 +65,21 @@ class _Rectangles:
         return self.corners
 
 
+def final_operations(recording: Recording) -> Ints:
+    """(n,) the operation that gave each row its leader for good; NEVER where it did not lose one.
+
+    So too where none leads in the end.
+    """
+    final = recording.final_leader.astype(np.int64)
+    elected_by = np.full(recording.rows.size, NEVER, np.int64)
+    for number, event in enumerate(recording.events):
+        leader = event.after["leader"].astype(np.int64)
+        changed = (event.writes > 0) & event.elected & (leader == final[event.at])
+        elected_by[event.at[changed]] = number
+    elected_by[~recording.lost | (final < 0)] = NEVER
+    return elected_by
+
+
 def take_counts(recording: Recording) -> TakeCounts:
     """Counts of every take of consecutive operations of one failure."""
     n, k = recording.rows.size, len(recording.events)
@@ -74,7 +89,7 @@ def take_counts(recording: Recording) -> TakeCounts:
     )
     final = recording.final_leader.astype(np.int64)
     last, raised = np.full(n, NEVER, np.int64), np.full(n, NEVER, np.int64)
-    elected_by = last.copy()
+    elected_by = final_operations(recording)
     until = _next_changes(recording)
     for e, event in enumerate(recording.events):
         changed = event.writes > 0
@@ -82,7 +97,6 @@ def take_counts(recording: Recording) -> TakeCounts:
         raised[event.at[event.raised]] = e
         last[at] = e
         leader = event.after["leader"][changed].astype(np.int64)
-        elected_by[at[event.elected[changed] & (leader == final[at])]] = e
         here, zero = np.full(at.size, e, np.int64), np.zeros(at.size, np.int64)
         all_led.add(zero, here + 1, here, until[e], leader)
         led.add(zero, raised[at] + 1, here, until[e], leader)
@@ -91,7 +105,6 @@ def take_counts(recording: Recording) -> TakeCounts:
             replica = recording.replicas[at, slot]
             following = np.where(replica == leader, -1, replica)
             followed.add(zero, here + 1, here, until[e], following)
-    elected_by[~recording.lost | (final < 0)] = NEVER
     leads = led.table()
     applied = np.stack([leads, all_led.table() - leads, followed.table()])
     return _finished(recording, applied, meta.table()[0], final, last, raised, elected_by)

@@ -23,7 +23,7 @@ from kfast.timelines.recording import Recording
 from kfast.timelines.settings import Settings
 from kfast.timelines.stages import Times
 
-__all__ = ["Measures", "Part", "measure", "no_failure"]
+__all__ = ["Measures", "Part", "known_from", "measure", "no_failure"]
 
 Ints = npt.NDArray[np.int64]
 Part = tuple[Schedule, Recording, Times, Mapping[str, Ints]]
@@ -57,6 +57,14 @@ class Measures:
 def no_failure(active: Ints) -> Measures:
     """Only the active KRaft controller fails: nobody loses a leader."""
     return Measures({"detect_us": active, "decide_us": active})
+
+
+def known_from(settings: Settings, loss: str) -> int:
+    """Microseconds after the failure of which clients know that their leader is gone.
+
+    The connections of a process that dies are reset; a host that is lost answers nothing.
+    """
+    return 1000 * settings.request_timeout if loss == "host" else 0
 
 
 def measure(parts: Sequence[Part], settings: Settings, horizon: int, loss: str) -> Measures:
@@ -101,9 +109,7 @@ def _measure_samples(
         "leaderless_partition_s": led.sum_until(horizon),
     }
     if led.rows.size:
-        led_by_clients = led
-        if loss == "host":
-            led_by_clients = led.hidden_until(1000 * settings.request_timeout)
+        led_by_clients = led.hidden_until(known_from(settings, loss))
         wait = 1200 * settings.retry_backoff_max
         late = 2 * drawn["net"]
         values |= {

@@ -20,7 +20,7 @@ from kfast.journal.outcome import LEADER_AND_ISR, UPDATE_METADATA
 from kfast.state.records import Rows
 from kfast.timelines.recording import NEVER, Bits, RecordedEvent, Recording, holds
 
-__all__ = ["ControllerStep", "Publication", "controller_steps"]
+__all__ = ["ControllerStep", "Publication", "controller_steps", "final_publications"]
 
 Counts = npt.NDArray[np.int64]
 
@@ -113,13 +113,22 @@ class _Batch:
 
 def controller_steps(recording: Recording) -> list[ControllerStep]:
     """Every step of the controller, in its order."""
-    batches = [
-        batch for number, event in enumerate(recording.events)
-        for batch in _batches(event, number)
-    ]
+    batches = _all_batches(recording)
     last, elected_by = _last_changes(recording, batches)
     return [
         _step(recording, number, batch, last, elected_by) for number, batch in enumerate(batches)
+    ]
+
+
+def final_publications(recording: Recording) -> Counts:
+    """(n,) number of the step that gave each row its leader for good; NEVER as of operations."""
+    return _last_changes(recording, _all_batches(recording))[1]
+
+
+def _all_batches(recording: Recording) -> list[_Batch]:
+    return [
+        batch for number, event in enumerate(recording.events)
+        for batch in _batches(event, number)
     ]
 
 

@@ -98,7 +98,7 @@ def results(tmp_path_factory, shared_data):
 def timeline_tables(state):
     """Tables of when a failure's steps happen."""
     found = kfast.timeline(state, [1])
-    names = "summary stages parameters"
+    names = "summary stages partitions parameters"
     sweep = kfast.timeline_sweep(state, kfast.every_broker(state), samples=5)
     return {f"timeline.{name}": getattr(found, name) for name in names.split()} | {
         "timeline.sweep": sweep.summary}

@@ -1,0 +1,88 @@
+"""When each partition of one failure is led again, in the central sample.
+
+The progressions of `stages.Times` say how many partitions a broker begins to lead, and at which
+instants; here every partition takes its place among them, those of one batch of one broker by row.
+
+Source: docs/timeline.md, section "Partitions".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kfast.schema import TIMELINE_PARTITIONS
+from kfast.state.tables import topic_names
+from kfast.timelines.kraft_counts import final_operations
+from kfast.timelines.progressions import VISIBLE, N, round_up
+from kfast.timelines.recording import Recording
+from kfast.timelines.stages import Times
+from kfast.timelines.zk_steps import final_publications
+
+__all__ = ["partition_table"]
+
+Ints = npt.NDArray[np.int64]
+
+
+def partition_table(
+    recording: Recording, times: Times, sample: int, known_from: int
+) -> pa.Table:
+    """Every partition that loses its leader (`schema.TIMELINE_PARTITIONS`), the worst first.
+
+    Parameters
+    ----------
+    recording : Recording
+    times : Times
+    sample : int
+        Place of the central sample among those of `times`.
+    known_from : int
+        Microseconds after which clients know that the old leader is gone.
+    """
+    led = led_places(recording)
+    began, end = times.led.begin[sample : sample + 2]
+    progressions = times.led.rows[began:end]
+    n = progressions[:, N]
+    assert int(n.sum()) == led.size, "a partition has an instant, and an instant a partition"
+    base, offset, step = (np.repeat(progressions[:, column], n) for column in range(3))
+    place = np.arange(led.size) - np.repeat(np.cumsum(n) - n, n) + 1
+    led_us = np.full(recording.rows.size, -1, np.int64)
+    visible_us = led_us.copy()
+    led_us[led] = base + round_up(offset + place * step)
+    visible_us[led] = np.repeat(progressions[:, VISIBLE], n)
+    lost = np.flatnonzero(recording.lost)
+    # Those that nobody leads in the end wait longest.
+    wait = np.where(led_us[lost] < 0, np.iinfo(np.int64).max, led_us[lost])
+    lost = lost[np.argsort(-wait, kind="stable")]
+    state, rows = recording.state, recording.rows[lost]
+    leader, offline = recording.final_leader[lost], led_us[lost] < 0
+
+    def known(values: npt.NDArray[np.generic]) -> pa.Array:
+        return pa.array(values, mask=offline)
+
+    return TIMELINE_PARTITIONS.table({
+        "topic": topic_names(state, rows), "partition": pa.array(state.partition[rows]),
+        "failed_leader": pa.array(state.broker_id[recording.first["leader"][lost]]),
+        "leader": known(state.broker_id[leader]),
+        "led_us": known(led_us[lost]), "visible_us": known(visible_us[lost]),
+        "reachable_us": known(
+            np.maximum(np.maximum(led_us[lost], visible_us[lost]), known_from)
+        ),
+    })
+
+
+def led_places(recording: Recording) -> Ints:
+    """Places among the rows of the recording of those led again, in the order of progressions.
+
+    In ZooKeeper mode that is publication after publication, in KRaft broker after broker, whose
+    takes follow the order of operations.
+    """
+    leader: Ints = recording.final_leader.astype(np.int64)
+    if recording.state.is_kraft:
+        number = final_operations(recording)
+        order = np.lexsort((number, leader))
+    else:
+        number = final_publications(recording)
+        order = np.lexsort((leader, number))
+    led: Ints = order[number[order] >= 0]
+    return led

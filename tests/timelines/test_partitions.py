@@ -1,0 +1,74 @@
+"""Partitions of one failure agree with the closed forms of its summary.
+
+Source: docs/timeline.md, section "Partitions".
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import kfast
+from kfast.timelines.progressions import quantile
+from tests.timelines.test_twin import random_failure
+
+
+@pytest.mark.parametrize("controller", ["zk-3.9", "kraft-4.1", "kraft-3.5"])
+def test_partitions_have_the_instants_of_the_summary(controller):
+    """Every instant has its partition, and every leader and partition is the controller's."""
+    n_led = 0
+    for seed in range(40):
+        state, failing, fails = random_failure(seed, controller)
+        found = kfast.timeline(
+            state, failing, samples=5, seed=seed,
+            controller_fails=fails and (state.is_kraft or len(failing) == 1),
+        )
+        [row] = found.summary.to_pylist()
+        partitions = found.partitions.to_pylist()
+        assert len(partitions) == row["lost_partitions"]
+        offline = [one for one in partitions if one["led_us"] is None]
+        assert len(offline) == row["offline_partitions"]
+        assert partitions[: len(offline)] == offline
+        instants = [one["led_us"] for one in partitions[len(offline):]]
+        assert instants == sorted(instants, reverse=True)
+        if instants:
+            n_led += len(instants)
+            assert (instants[-1], instants[0]) == (row["first_led_us"], row["led_max_us"])
+            schedule, recording, times, _ = found.central
+            [at] = (schedule.samples == 0).nonzero()[0].tolist()
+            for percent in (1, 25, 50, 75, 90, 99):
+                place = -(-percent * len(instants) // 100) - 1
+                assert int(quantile(times.led, percent)[at]) == instants[::-1][place]
+            values = found.measures.values["leaderless_partition_s"]
+            assert sum(instants) == int(values[0])
+            leaders = leaders_of(recording.state)
+            before = leaders_of(state)
+            for one in partitions:
+                key = one["topic"], one["partition"]
+                assert before[key] == one["failed_leader"]
+                assert one["failed_leader"] in failing
+                if one["led_us"] is not None:
+                    assert leaders[key] == one["leader"]
+    assert n_led > 200
+
+
+@pytest.mark.parametrize("loss", ["process", "host"])
+def test_clients_of_a_host_that_is_lost_wait_for_their_timeout(loss):
+    state = kfast.generate(brokers=6, partitions=60, controller="kraft-4.1")
+    found = kfast.timeline(state, [3], samples=5, loss=loss)
+    for one in found.partitions.to_pylist():
+        known_from = 30_000_000 if loss == "host" else 0
+        assert one["reachable_us"] == max(one["led_us"], one["visible_us"], known_from)
+
+
+def leaders_of(state):
+    """Leader of every partition."""
+    rows = state.to_tables().partitions.select(["topic", "partition", "leader"]).to_pylist()
+    return {(row["topic"], row["partition"]): row["leader"] for row in rows}
+
+
+def test_a_controller_alone_takes_no_leader():
+    state = kfast.generate(brokers=3, partitions=6, controller="kraft-4.1")
+    found = kfast.timeline(state, controller_fails=True, samples=5)
+    assert isinstance(found.partitions, pa.Table)
+    assert found.partitions.num_rows == 0
