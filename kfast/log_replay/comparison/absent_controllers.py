@@ -1,9 +1,9 @@
-"""Facts in lines about decisions of controllers whose controller.log is not here.
+"""Facts in lines about decisions whose causes no line tells: their controller.log is not here.
 
-What such a controller decided is unknown. Its lines in state-change.log, and what brokers did with
-its requests, are judged by what the lines before say: a leader epoch has one leader, a version of
-a record one content, a broker takes a role for a higher leader epoch only, and remembers the last
-one.
+What such a controller decided is unknown; so is an event of which the log shows the end only. Its
+lines in state-change.log, and what brokers did with its requests, are judged by what the lines
+before say: a leader epoch has one leader, a version of a record one content, a broker takes a role
+for a higher leader epoch only, and remembers the last one.
 
 Source: Kafka, Partition.scala, `makeLeader`, `makeFollower`; ReplicaManager.scala,
 `becomeLeaderOrFollower`, `stopReplicas`.
@@ -56,10 +56,13 @@ class Receivers:
     ----------
     hole_ms : int or None
         After a silence of this length a broker may have handled requests that no line shows.
+    reason : str
+        Why a value that no line before determines is unknown.
     """
 
-    def __init__(self, hole_ms: int | None) -> None:
+    def __init__(self, hole_ms: int | None, reason: str = ABSENT) -> None:
         self.hole_ms = hole_ms
+        self.reason = reason
         self.time = 0
         self.histories: dict[Partition, PartitionHistory] = {}
         self.controllers: dict[int, int] = {}
@@ -88,23 +91,23 @@ class Receivers:
             size = self.sizes.pop(key, None) if line.kind == "finished" else None
             if line.kind == "handling":
                 self.sizes[key] = fields["n"]
-            yield _judged(number, f"broker {line.actor_id}",
+            yield self._judged(number, f"broker {line.actor_id}",
                           Check("partitions", fields["n"], size))
         for partition, about in subjects(line):
             history = self.histories.setdefault(partition, PartitionHistory())
             for check in self._checks(line, about, history):
-                yield _judged(number, name_of(partition), check)
+                yield self._judged(number, name_of(partition), check)
 
     def _of_controller(self, fields: dict[str, Any], number: int) -> Fact:
         """An epoch has one controller."""
         epoch = fields["controller_epoch"]
         if "controller" not in fields:
-            return _judged(number, "controller", Check("controller epoch", epoch, None))
+            return self._judged(number, "controller", Check("controller epoch", epoch, None))
         known = self.controllers.setdefault(epoch, fields["controller"])
         if known != fields["controller"]:
-            return _judged(number, f"controller epoch {epoch}",
+            return self._judged(number, f"controller epoch {epoch}",
                            Check("controller", fields["controller"], known))
-        return _judged(number, "controller", Check("controller epoch", epoch, None))
+        return self._judged(number, "controller", Check("controller epoch", epoch, None))
 
     def _checks(
         self, line: Statement, about: dict[str, Any], history: PartitionHistory
@@ -163,6 +166,12 @@ class Receivers:
                 "leader": leader, "leader_epoch": epoch, "isr": values["isr"],
             })
 
+    def _judged(self, number: int, subject: str, check: Check) -> Fact:
+        reason = self.reason if check.predicted is None else ""
+        verdict = unpredicted(reason) if reason else PREDICTED if agrees(check) else CONTRADICTED
+        kind = check.field.replace("_", " ")
+        return Fact(number, kind, subject, check.logged, check.predicted, verdict, reason)
+
 
 def _is_made_again(
     line: Statement, values: dict[str, Any], history: PartitionHistory, broker: int
@@ -177,10 +186,3 @@ def _is_made_again(
     if not epoch:
         return last_epoch > 0 or leader not in (None, history.leaders.get(0, leader))
     return version is not None and epoch < last_epoch and version < last_version
-
-
-def _judged(number: int, subject: str, check: Check) -> Fact:
-    reason = ABSENT if check.predicted is None else ""
-    verdict = unpredicted(reason) if reason else PREDICTED if agrees(check) else CONTRADICTED
-    kind = check.field.replace("_", " ")
-    return Fact(number, kind, subject, check.logged, check.predicted, verdict, reason)

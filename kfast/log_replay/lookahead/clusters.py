@@ -9,15 +9,18 @@ import bisect
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from kfast.log_replay.events.announced_events import write_script
 from kfast.log_replay.events.events import LogEvent, first_registered
+from kfast.log_replay.events.partly_logged_events import SEPARATE_MS, partly_logged_lines
 from kfast.log_replay.events.unclean_topics import unclean_topics
 from kfast.log_replay.lookahead.isr_changes import name_isr_changes
 from kfast.log_replay.lookahead.last_isr_members import note_survivors
 from kfast.log_replay.terms.absent_controllers import find_absent_controller_lines
+from kfast.log_replay.terms.holes import SILENCE_MS, find_holes, is_regular
 from kfast.log_replay.terms.replaced_controllers import take_replaced_lines
 from kfast.log_replay.terms.requests import ABOUT_PARTITIONS, note_sessions
 from kfast.log_replay.terms.terms import Term, has_events
@@ -26,17 +29,11 @@ from kfast.log_replay.wording.state_change_log import WRITTEN_THERE
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Partition, distinct
 
-SILENCE_MS = 480_000
-"""Where a controller checks balances every five minutes, a longer silence is a hole in its log."""
-
 LOOK_AHEAD = 20_000
 """Statements to look through for the next word on a partition."""
 
 MOVING = frozenset({"assignment_updating", "assignment_stored", "reassign", "reassign_leader"})
 """Lines that name the replicas that a reassignment leads to."""
-
-LONG_SILENCE_MS = 1_800_000
-"""Where nothing is logged regularly, only a longer silence is taken for a hole."""
 
 
 @dataclass
@@ -65,8 +62,13 @@ class Cluster:
         Numbers of statements about decisions of controllers whose controller.log is not here.
     replaced_lines : list of int
         Numbers of statements of controllers after another one was elected.
+    begun : dict
+        Lines of the event that is under way where the log begins, or goes on after a hole, by the
+        first line there of its controller.
+    partly_logged_lines : list of list of int
+        Those of them that are replayed without their event.
     absent : set of int
-        Broker ids of such controllers.
+        Broker ids of controllers whose controller.log is not here.
     lines_about : dict
         Lines that say anything of each partition; None: of those that they do not name.
     """
@@ -82,6 +84,8 @@ class Cluster:
     unclean: frozenset[str] = frozenset()
     absent_controller_lines: list[int] = field(default_factory=list)
     replaced_lines: list[int] = field(default_factory=list)
+    begun: dict[int, list[int]] = field(default_factory=dict)
+    partly_logged_lines: list[list[int]] = field(default_factory=list)
     absent: set[int] = field(default_factory=set)
     lines_about: dict[Partition | None, list[int]] = field(default_factory=dict)
 
@@ -103,8 +107,20 @@ class Cluster:
         return terms[at - 1] if at else None
 
 
-def split_clusters(statements: Sequence[Statement], terms: list[Term]) -> list[Cluster]:
-    """Clusters of the logs, each with its lines and events."""
+def split_clusters(
+    statements: Sequence[Statement], terms: list[Term], unjudged: AbstractSet[int] = frozenset()
+) -> list[Cluster]:
+    """Clusters of the logs, each with its lines and events.
+
+    Parameters
+    ----------
+    statements : sequence of Statement
+    terms : list of Term
+        Their lines change.
+    unjudged : set of int
+        Where the log begins or goes on (keys of `Cluster.begun`), and the lines of the event that
+        is under way there do not tell what it is.
+    """
     if not terms:
         return [_without_events(0, statements, range(len(statements)))]
     owners = _owners(statements, terms)
@@ -124,8 +140,17 @@ def split_clusters(statements: Sequence[Statement], terms: list[Term]) -> list[C
         lines = [
             at for at in all_lines if at not in absent_controller_lines and at not in replaced
         ]
+        regular = is_regular(statements, own)
+        holes = [(term, at) for term in own for at in find_holes(statements, term, regular)]
+        begun = _partly_logged(statements, own, lines, holes)
+        taken = {at: begun[at] for at in unjudged & begun.keys()}
+        if taken:
+            out = set().union(*taken.values())
+            lines = [at for at in lines if at not in out]
+            for term in own:
+                term.statements = [at for at in term.statements if at not in out]
         events = [event for term in own for event in write_script(statements, term)]
-        events += _holes(statements, own, events)
+        events += _resumptions(statements, holes)
         events.sort(key=lambda event: (event.at, event.kind != "resume"))
         for place, event in enumerate(events):  # What is found out later gets room in between.
             event.number = place
@@ -137,6 +162,7 @@ def split_clusters(statements: Sequence[Statement], terms: list[Term]) -> list[C
         cluster.absent_controller_lines = absent
         cluster.absent = _senders(statements, cluster.absent_controller_lines)
         cluster.replaced_lines = sorted(replaced)
+        cluster.begun, cluster.partly_logged_lines = begun, list(taken.values())
         cluster.term_of = {at: term for term in own for at in term.statements}
         note_sessions([statements[number] for number in lines])
         _give_epochs(statements, cluster)
@@ -228,41 +254,69 @@ class _Nearest:
     """Finds the term that is nearest in time among those with a controller and an epoch."""
 
     def __init__(self, terms: list[Term]) -> None:
-        self.groups: dict[tuple[int | None, int | None], list[Term]] = {}
+        self.groups: dict[tuple[int | None, int | str | None], list[Term]] = {}
         for term in terms:
-            for key in {(term.controller, term.epoch), (term.controller, None), (None, None)}:
+            epoch = UNSAID if term.epoch is None else term.epoch
+            for key in {(term.controller, epoch), (term.controller, None), (None, None)}:
                 self.groups.setdefault(key, []).append(term)
 
     def cluster(self, time: int, controller: int | None, epoch: int | None) -> int:
-        """Cluster of that term; without one of the epoch or the controller, of any."""
-        keys = ((controller, epoch), (controller, None), (None, None))
-        group = next(self.groups[key] for key in keys if key in self.groups)
-        at = bisect.bisect_right(group, time, key=lambda term: term.start)
-        near = group[max(at - 1, 0) : at + 1]
+        """Cluster of that term; without one of the epoch or the controller, of any.
+
+        A term whose epoch no line says may have it.
+        """
+        keys = (controller, epoch), (controller, None), (None, None)
+        key = next(key for key in keys if key in self.groups)
+        groups = [self.groups[key]]
+        if key[1] is not None:
+            groups.append(self.groups.get((controller, UNSAID), []))
+        near = [term for group in groups for term in _around(group, time)]
         return min(near, key=lambda term: (_distance(term, time), -term.start)).cluster
+
+
+UNSAID = "unsaid"
+"""Epoch of a term that no line says."""
+
+
+def _around(terms: list[Term], time: int) -> list[Term]:
+    """The last term that has begun at some time, and the first that has not."""
+    at = bisect.bisect_right(terms, time, key=lambda term: term.start)
+    return terms[max(at - 1, 0) : at + 1]
 
 
 def _distance(term: Term, time: int) -> int:
     return max(term.start - time, time - term.end, 0)
 
 
-def _holes(
-    statements: Sequence[Statement], terms: list[Term], events: list[LogEvent]
+def _partly_logged(
+    statements: Sequence[Statement], terms: Sequence[Term], lines: Sequence[int],
+    holes: Sequence[tuple[Term, int]],
+) -> dict[int, list[int]]:
+    """Lines of the event that is under way where the log begins, and after each hole."""
+    first = terms[0].statements[0]
+    found = {} if terms[0].opened else {first: partly_logged_lines(statements, terms[0], 0, lines)}
+    for term, at in holes:
+        place = bisect.bisect_left(term.statements, at)
+        last = term.statements[place - 1]
+        silent = statements[last].entry.time + SEPARATE_MS
+        found[at] = partly_logged_lines(statements, term, place, [
+            number for number in lines[bisect.bisect_left(lines, last) :]
+            if statements[number].entry.time > silent
+        ])
+    return found
+
+
+def _resumptions(
+    statements: Sequence[Statement], holes: Sequence[tuple[Term, int]]
 ) -> list[LogEvent]:
-    """Where a controller's log is silent for so long that something must be missing."""
-    regular = sum(event.kind == "rebalance" for event in events) > 2
-    limit = SILENCE_MS if regular else LONG_SILENCE_MS
+    """Events with which terms go on after holes."""
     found = []
-    for term in terms:
-        before = term.start
-        for place, number in enumerate(term.statements):
-            time = statements[number].entry.time
-            if time - before > limit:
-                found.append(LogEvent("resume", time, number, {
-                    "registered": first_registered(statements, term.statements[place:]),
-                    "hole": True,
-                }, term, inferred=True))
-            before = time
+    for term, hole in holes:
+        own = term.statements[bisect.bisect_left(term.statements, hole) :]
+        if own:
+            found.append(LogEvent("resume", statements[own[0]].entry.time, own[0], {
+                "registered": first_registered(statements, own), "hole": True,
+            }, term, inferred=True))
     return found
 
 
@@ -355,7 +409,7 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
         if partition in votes:
             cluster.assignments[partition] = _first(votes[partition])
             cluster.ordered.add(partition)
-        elif set(initial.get(partition, ())) == members:
+        elif members and set(initial.get(partition, ())) == members:
             cluster.assignments[partition] = initial[partition]
             cluster.ordered.add(partition)
         elif members:

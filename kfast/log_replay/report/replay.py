@@ -22,6 +22,7 @@ from kfast.log_replay.log_files import Logs, Place, Warned, read_logs
 from kfast.log_replay.lookahead.clusters import Cluster, split_clusters
 from kfast.log_replay.report.verdicts import SILENT, Checker
 from kfast.log_replay.steps import Progress, Steps
+from kfast.log_replay.terms.holes import FEWEST_LINES
 from kfast.log_replay.terms.terms import find_terms
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.releases import Choice, choose_profile, refuse_kraft
@@ -247,7 +248,11 @@ def _replay(logs: Logs, profile: str | Profile | None, steps: Steps) -> Replay:
     choice = choose_profile(logs, used, profile)
     checkers, is_interrupted = _check(clusters, statements, choice.profile, steps)
     if not is_interrupted:
-        choice, checkers, is_interrupted = _try_others(choice, checkers, statements, steps)
+        checkers, unjudged, is_interrupted = _leave_begun(choice, checkers, statements, steps)
+    if not is_interrupted:
+        choice, checkers, is_interrupted = _try_others(
+            choice, checkers, statements, steps, unjudged
+        )
     clusters = [checker.cluster for checker in checkers]
     facts = [fact for checker in checkers for fact in checker.facts]
     notes = [choice.note]
@@ -309,8 +314,33 @@ def _check(
     return checkers, False
 
 
-def _try_others(
+def _leave_begun(
     choice: Choice, checkers: list[Checker], statements: Sequence[Statement], steps: Steps
+) -> tuple[list[Checker], set[int], bool]:
+    """Replay without the events of which the log shows the end only, where several lines disagree.
+
+    A single line of them that disagrees is wrong.
+    """
+    wrong = {fact.number for checker in checkers for fact in checker.facts
+             if fact.verdict == CONTRADICTED}
+    unjudged = {
+        at for checker in checkers for at, lines in checker.cluster.begun.items()
+        if len(wrong.intersection(lines)) >= FEWEST_LINES
+    }
+    if unjudged:
+        steps.go_again(len(statements))
+        clusters = split_clusters(statements, find_terms(statements), unjudged)
+        tried, is_interrupted = _check(clusters, statements, choice.profile, steps)
+        if is_interrupted:
+            return checkers, set(), True
+        if _n_wrong(tried) < _n_wrong(checkers):
+            return tried, unjudged, False
+    return checkers, set(), False
+
+
+def _try_others(
+    choice: Choice, checkers: list[Checker], statements: Sequence[Statement], steps: Steps,
+    unjudged: set[int],
 ) -> tuple[Choice, list[Checker], bool]:
     """Replay by the rules of the other releases that fit a log's wording, and keep what fits best.
 
@@ -319,7 +349,7 @@ def _try_others(
     fewest = _n_wrong(checkers)
     for release in choice.other_releases if fewest else ():
         steps.go_again(len(statements))
-        clusters = split_clusters(statements, find_terms(statements))
+        clusters = split_clusters(statements, find_terms(statements), unjudged)
         profile = profile_of(release)
         tried, is_interrupted = _check(clusters, statements, profile, steps)
         if is_interrupted:

@@ -18,6 +18,7 @@ from kfast.log_replay.comparison.facts import (
     BELOW_LEVEL,
     INFERRED,
     LAST_MEMBER,
+    PARTLY_LOGGED,
     REMEMBERED,
     REPLACED,
     REPORTED,
@@ -38,8 +39,9 @@ from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility, Start, made
 from kfast.log_replay.engine.simulation import Ran, Simulation
 from kfast.log_replay.events.events import LogEvent, is_hole
 from kfast.log_replay.histories.explorer import Explorer
-from kfast.log_replay.lookahead.clusters import LONG_SILENCE_MS, Cluster
+from kfast.log_replay.lookahead.clusters import Cluster
 from kfast.log_replay.report.timeline import Watcher, describe, unclean_elections
+from kfast.log_replay.terms.holes import LONG_SILENCE_MS
 from kfast.log_replay.terms.terms import Term, hides_isr_changes
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.subjects import subjects
@@ -108,6 +110,10 @@ class Checker:
         for number in sorted([*self.cluster.lines, *absent]) if absent else ():
             received = list(receivers.facts(self.statements[number], number))
             self.facts += received if number in absent else ()
+        for begun in self.cluster.partly_logged_lines:
+            receivers = Receivers(None, PARTLY_LOGGED)
+            for number in begun:
+                self.facts += receivers.facts(self.statements[number], number)
         for number in self.cluster.replaced_lines:
             self.facts += unjudged_facts(self.statements[number], number, REPLACED)
         pending = deque(self.cluster.events)

@@ -1,0 +1,73 @@
+"""Holes: where lines of a controller are missing in the middle of its term.
+
+A long silence shows one. A shorter silence is one where a topic is there afterwards that the
+controller did not have, and that no line creates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kfast.log_replay.terms.terms import Term
+from kfast.log_replay.wording.forms import Statement
+from kfast.log_replay.wording.subjects import subjects
+
+SILENCE_MS = 480_000
+"""Where a controller checks balances every five minutes, a longer silence is a hole in its log."""
+
+LONG_SILENCE_MS = 1_800_000
+"""Where nothing is logged regularly, only a longer silence is taken for a hole."""
+
+SHORT_SILENCE_MS = 5_000
+"""A silence in which topics may have been created."""
+
+FEWEST_LINES = 3
+"""Lines about topics that nothing has created, before they are believed."""
+
+CHECKS = frozenset({"rebalance", "rebalance_check"})
+"""Lines that a controller writes every five minutes."""
+
+
+def is_regular(statements: Sequence[Statement], terms: Sequence[Term]) -> bool:
+    """Whether the log shows the checks that are made every five minutes."""
+    times = sorted(
+        statements[at].entry.time for term in terms for at in term.statements
+        if statements[at].kind in CHECKS
+    )
+    return sum(time - before >= 1000 for before, time in zip([0, *times], times, strict=False)) > 2
+
+
+def find_holes(statements: Sequence[Statement], term: Term, regular: bool) -> list[int]:
+    """Numbers of the lines with which a term goes on after a hole, in order."""
+    limit = SILENCE_MS if regular else LONG_SILENCE_MS
+    found = [
+        at for before, at in zip(term.statements, term.statements[1:], strict=False)
+        if statements[at].entry.time - statements[before].entry.time > limit
+    ]
+    unlogged = _before_unknown_topics(statements, term, found)
+    return sorted({*found, *unlogged})
+
+
+def _before_unknown_topics(
+    statements: Sequence[Statement], term: Term, holes: Sequence[int]
+) -> list[int]:
+    """The line after the longest silence before topics are there that no line creates."""
+    known: set[str] | None = None
+    since = 0
+    unknown: list[int] = []
+    for place, at in enumerate(term.statements):
+        line = statements[at]
+        if at in holes:
+            return []
+        if line.kind == "topics":
+            known, since, unknown = set(line.fields["topics"]), place, []
+        elif known is not None and line.kind in ("new_topics", "delete_topics"):
+            known |= set(line.fields["topics"])
+        elif known is not None and not {topic for (topic, _), _ in subjects(line)} <= known:
+            unknown.append(place)
+            if len(unknown) == FEWEST_LINES:
+                times = [statements[n].entry.time for n in term.statements[since : unknown[0] + 1]]
+                silence = max(range(1, len(times)), key=lambda n: times[n] - times[n - 1])
+                is_hole = times[silence] - times[silence - 1] > SHORT_SILENCE_MS
+                return [term.statements[since + silence]] if is_hole else []
+    return []

@@ -1,0 +1,194 @@
+"""Logs of which a part is missing: what cannot be judged is unknown, and not contradicted."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from kfast.log_replay import replay
+from kfast.log_replay.comparison.facts import PARTLY_LOGGED
+from kfast.log_replay.log_files import read_logs
+from kfast.log_replay.lookahead.clusters import split_clusters
+from kfast.log_replay.steps import Steps
+from kfast.log_replay.terms.terms import find_terms
+from kfast.log_replay.wording.statements import understand
+from kfast.replay_results.verdicts import CONTRADICTED, UNKNOWN
+from tests.replay.test_replay_random import tell_at_random
+from tests.support.log_writer import LoggedController
+from tests.support.states import read_state
+
+pytestmark = pytest.mark.kernels
+
+CLUSTER = """
+    partition  ar     isr    leader  epoch  state
+    calm-0     2,3,1  2,3,1  2       2      ONLINE
+    calm-1     3,2,1  3,2,1  3       2      ONLINE
+    calm-2     3,1,2  3,1,2  3       2      ONLINE
+    calm-3     1,3,2  1,3,2  1       2      ONLINE
+"""
+STAMP = re.compile(r"^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] ")
+VERSIONS = ["1.1", "2.4", "2.8", "3.9"]
+FOLDERS = ["zk-1.1-holes", "zk-2.2-topics-gone-in-a-hole", "zk-2.5-deletions-fail",
+           "zk-2.7-stop-replica-ignored", "zk-2.8-two-brokers", "zk-3.3-one-broker",
+           "zk-3.5-topics-made-again"]
+
+
+def entries(folder: Path) -> dict[Path, list[tuple[str, str]]]:
+    """Entries of every file, each with its time."""
+    found: dict[Path, list[tuple[str, str]]] = {}
+    for path in sorted(folder.rglob("*.log*")):
+        own = found.setdefault(path.relative_to(folder).with_suffix("") if path.suffix == ".gz"
+                               else path.relative_to(folder), [])
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+        for line in text.splitlines():
+            stamp = STAMP.match(line)
+            if stamp:
+                own.append((stamp[1], line))
+            elif own:
+                own[-1] = own[-1][0], f"{own[-1][1]}\n{line}"
+    return found
+
+
+def write_some(folder: Path, to: Path, is_kept) -> None:
+    """Write the entries again whose times are kept."""
+    for name, own in entries(folder).items():
+        kept = [text for at, text in own if is_kept(at)]
+        if kept:
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            (to / name).write_text("\n".join(kept) + "\n")
+
+
+def begin_at(folder: Path, to: Path, share: float) -> None:
+    """Leave out a share of the entries, from the beginning."""
+    times = sorted(at for own in entries(folder).values() for at, _ in own)
+    first = times[int(len(times) * share)]
+    write_some(folder, to, lambda at: at >= first)
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def failure(request, tmp_path_factory) -> Path:
+    """Broker 3 fails, is back, and fails again."""
+    logged = LoggedController(
+        read_state(CLUSTER, brokers=[1, 2, 3, 4], controller_id=-1,
+                   leader_recovery_supported=request.param == "3.9"), request.param, trace=True)
+    logged.fail_over(4)
+    logged.change_brokers(failed=[3])
+    logged.change_brokers(started=[3])
+    logged.catch_up([3])
+    logged.change_brokers(failed=[3])
+    folder = tmp_path_factory.mktemp(f"failure-{request.param}")
+    logged.log.save(folder)
+    return folder
+
+
+def begun_in_failure(folder: Path, to: Path) -> None:
+    """Leave out all that stands before the first partition that gets another leader."""
+    first = min(at for own in entries(folder).values() for at, text in own
+                if "from OfflinePartition to OnlinePartition" in text)
+    write_some(folder, to, lambda at: at >= first)
+
+
+def test_an_event_that_began_before_the_log_is_unknown_and_what_follows_is_predicted(
+    failure, tmp_path
+):
+    begun_in_failure(failure, tmp_path)
+    found = replay(tmp_path)
+    assert [str(one) for one in found.contradictions] == []
+    facts = found.facts.to_pylist()
+    unknown = [fact for fact in facts if fact["reason"] == PARTLY_LOGGED]
+    assert {fact["verdict"] for fact in unknown} <= {UNKNOWN}
+    whole = {(fact["time"], fact["kind"], fact["subject"]): fact["verdict"]
+             for fact in replay(failure).facts.to_pylist()}
+    back = [fact for fact in facts if fact["kind"] == "transition"
+            and (fact["file"].endswith("state-change.log"))][-6:]
+    assert [fact["verdict"] for fact in back] == [
+        whole[fact["time"], fact["kind"], fact["subject"]] for fact in back
+    ]
+
+
+def test_an_event_that_the_log_begins_with_is_judged(failure, tmp_path):
+    """Its first line announces it, so a changed leader epoch is contradicted."""
+    first = min(at for own in entries(failure).values() for at, text in own
+                if "deleted brokers: 3" in text)
+    write_some(failure, tmp_path, lambda at: at >= first)
+    assert replay(tmp_path).counts["contradicted"] == 0
+    path = next(path for path in tmp_path.rglob("state-change.log")
+                if "from OfflinePartition to OnlinePartition" in path.read_text())
+    text, n_changed = re.subn(r"(?i)(leaderEpoch[=:])3", r"\g<1>9", path.read_text(), count=1)
+    assert n_changed == 1
+    path.write_text(text)
+    verdicts = [fact["verdict"] for fact in replay(tmp_path).facts.to_pylist()]
+    assert CONTRADICTED in verdicts
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_topics_that_nothing_creates_show_a_hole(version, tmp_path):
+    """A minute is missing in which two topics were created: they are known from then on."""
+    logged = LoggedController(
+        read_state(CLUSTER, brokers=[1, 2, 3, 4], controller_id=-1,
+                   leader_recovery_supported=version == "3.9"), version, trace=True)
+    logged.fail_over(4)
+    logged.log.pause()
+    before = logged.log.time_ms
+    logged.create_topics({"wide": [[1, 2, 3], [2, 3, 1]], "deep": [[2, 1]]})
+    logged.log.pause()
+    after = logged.log.time_ms
+    logged.change_brokers(failed=[2])
+    logged.change_brokers(started=[2])
+    logged.catch_up([2])
+    logged.log.save(tmp_path / "whole")
+    to = tmp_path / "hole"
+
+    def is_kept(at: str) -> bool:
+        return not _stamp(before) <= at <= _stamp(after)
+
+    write_some(tmp_path / "whole", to, is_kept)
+    assert not any("wide" in text for own in entries(to).values() for at, text in own
+                   if at < _stamp(before))
+    found = replay(to)
+    assert [str(one) for one in found.contradictions] == []
+    subjects = {fact["subject"] for fact in found.facts.to_pylist()}
+    assert {"wide-0", "deep-0"} <= subjects
+
+
+def _stamp(time_ms: int) -> str:
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time_ms // 1000))
+    return f"{at},{time_ms % 1000:03d}"
+
+
+@pytest.mark.parametrize("share", [0.2, 0.45, 0.7])
+@pytest.mark.parametrize("seed", [2, 5])
+def test_a_log_may_begin_anywhere(share, seed, tmp_path):
+    """Also where the first line of a partition names no member of its ISR."""
+    tell_at_random("3.9", Random(seed)).log.save(tmp_path / "whole")
+    begin_at(tmp_path / "whole", tmp_path / "rest", share)
+    found = replay(tmp_path / "rest")
+    assert found.counts["predicted"] > found.counts["contradicted"]
+
+
+def test_brokers_lines_are_of_the_nearest_term_though_no_line_says_its_epoch(
+    shared_data, tmp_path
+):
+    """The terms of that epoch are of another cluster, days later."""
+    folder = shared_data / "controller_logs" / "zk-2.2-topics-gone-in-a-hole"
+    begin_at(folder, tmp_path, 1 / 3)
+    logs = read_logs(tmp_path)
+    statements, _ = understand(logs, Steps(None, len(logs.entries)))
+    clusters = split_clusters(statements, find_terms(statements))
+    assert statements[0].actor == "broker"
+    assert 0 in clusters[0].lines
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_third_of_a_real_log_is_missing_at_its_beginning(folder, shared_data, tmp_path):
+    begin_at(shared_data / "controller_logs" / folder, tmp_path, 1 / 3)
+    found = replay(tmp_path)
+    assert [str(one) for one in found.contradictions] == []
+    assert found.counts["predicted"] > 4 * found.counts["unknown"] or folder.startswith("zk-3.3")
