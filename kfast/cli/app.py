@@ -53,7 +53,7 @@ COMMANDS = {
     "sweep": ("sweep", "sweep_command",
         "Sweep over many failures, and see the worst and what makes them so."),
     "timeline": ("timeline", "timeline_command",
-        "Time a failure: when it is found, decided and applied, and how long nobody leads."),
+        "Time a failure, or many: when each is found and decided, and how long nobody leads."),
 }
 """Of each command the module in `kfast.cli`, its name there, and the first sentence of its help."""
 

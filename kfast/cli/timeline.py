@@ -79,7 +79,7 @@ def timeline_command(
     settings: dict[str, str], samples: int, seed: int, horizon: str, threads: int, top: int,
     **options: Any,
 ) -> None:
-    r"""Time a failure, or many: when each is found, decided and applied, and how long nobody leads.
+    r"""Time a failure, or many: when each is found and decided, and how long nobody leads.
 
     Decisions and counts are those of the controller that is simulated; how long each takes follows
     from parameters, each with a range and a source. Every time has the 5th and the 95th percentile

@@ -278,6 +278,14 @@ def _has_preferred(view: ClusterView, line: Statement) -> Iterator[Claim]:
     yield Claim("preferred replica of partitions", "cluster", broker, broker if known else MISSING)
 
 
+def _grouped(_view: ClusterView, line: Statement) -> Iterator[Claim]:
+    """Balancing groups partitions by the first of their replicas."""
+    for broker, lists in line.fields["brokers"].items():
+        for partition, replicas in lists.items():
+            if replicas[:1] != (broker,):
+                yield Claim("preferred replica", name_of(partition), broker, *replicas[:1])
+
+
 def _election(view: ClusterView, line: Statement) -> Iterator[Claim]:
     """Partitions that automatic balancing elects for."""
     if line.fields["trigger"] != "AutoTriggered":
@@ -336,6 +344,7 @@ CLUSTER_COMPARE: dict[str, CompareCluster] = {
     "send_failed": _request_header, "epoch_read": _epoch_before, "connected": _connected,
     **dict.fromkeys(("resigning", "resigned"), _writer),
     "no_longer_shutting": _no_longer_shutting, "not_preferred": _has_preferred,
+    "preferred_replicas": _grouped,
     **dict.fromkeys(("new_topics", "partitions_added", "reassign"), _once_each),
     "assignment_updating": _updating, "assignment_stored": _stored,
     **DELETION_COMPARE, **COUNTS,

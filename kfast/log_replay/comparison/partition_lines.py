@@ -148,12 +148,13 @@ def _state_at_startup(case: Case, broker: int | None, now: Any) -> Any:
 
 
 def _not_preferred(case: Case) -> list[Check]:
-    simulation, fields, row = case.simulation, case.fields, case.row
-    checks = []
-    if "replicas" in fields:
-        assigned = simulation.state.assignment(row).replicas
-        checks.append(Check("replicas", fields["replicas"], assigned))
-    return [*checks, _led_by_preferred(case, fields["preferred"])]
+    assigned = _assigned(case) if "replicas" in case.fields else []
+    return [*assigned, _led_by_preferred(case, case.fields["preferred"])]
+
+
+def _assigned(case: Case) -> list[Check]:
+    assigned = case.simulation.state.assignment(case.row).replicas
+    return [Check("replicas", case.fields["replicas"], assigned)]
 
 
 def _led_by_preferred(case: Case, logged: bool) -> Check:
@@ -228,6 +229,7 @@ COMPARE: dict[str, Compare] = {
     "sent_stop_replica_partition": _sent_stop, "send_failed": _send_failed,
     "all_leaders": _state, "partition_states": _partition_state, "replica_states": _replica_state,
     "election": _balanced, "not_preferred": _not_preferred, "not_preferred_any": _not_preferred,
+    "preferred_replicas": _assigned,
     "preferred_done": _leader, "preferred_failed": _leader, "reassign_leader": _leader_before,
     "isr_updated": _isr_updated, "isr_record": _isr_updated, "epoch_updated": _epoch_updated,
     "sent_reassignment": _sent_reassignment,

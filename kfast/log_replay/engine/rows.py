@@ -35,6 +35,8 @@ class Start:
     is_written : bool
         Whether there is a record: a partition that was created while no controller was elected has
         none yet.
+    adding, removing : tuple of int
+        Of a reassignment that is under way.
     """
 
     point: LogEvent
@@ -46,6 +48,8 @@ class Start:
     version: int | None = None
     controller_epoch: int | None = None
     is_written: bool = True
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
 
 
 def made_anew(start: Start, leader_epoch: int | None, version: int | None) -> bool:
@@ -125,6 +129,7 @@ def row_of(possibility: Possibility, start: Start) -> dict[str, Any]:
     return {
         "topic": possibility.topic, "partition": possibility.partition[1],
         "replicas": list(start.replicas), "leader": start.leader, "isr": list(start.isr),
+        "adding": list(start.adding), "removing": list(start.removing),
         "leader_epoch": start.leader_epoch or 0, "version": start.version or 0,
         "controller_epoch": UNKNOWN_EPOCH if start.controller_epoch is None
         else start.controller_epoch,

@@ -370,7 +370,11 @@ class Simulation:
             self.leaders_at_start = self._leaders()
         self.queued_at_start = self.queued
         self.shutting_at_start = frozenset(self.shutting_down)
-        moving = np.flatnonzero(state.records["flags"] & schema.FLAG_BEING_REASSIGNED).tolist()
+        records = state.records
+        moving = np.flatnonzero(
+            (records["flags"] & schema.FLAG_BEING_REASSIGNED != 0)
+            | (records["adding"] != 0) | (records["removing"] != 0)  # Not read by a controller yet.
+        ).tolist()
         self.moving_at_start = frozenset(self.possibility[row].partition[0] for row in moving)
         self.records_before = {}
         if event.kind == "failover" and event.fields["registered"] is not None:

@@ -144,7 +144,9 @@ class Explorer:
                 replicas = simulation.state.assignment(rows[0]).replicas if rows else replicas
                 replicas = assignments.get(partition, replicas)
             ordered = not is_born or len(replicas) < 2 or partition in self.cluster.ordered
+            adding, removing = self.cluster.moving.get(partition, ((), ())) if is_born else ((), ())
             for start, odd in starts_of(replicas, ordered, point, reason):
+                start = replace(start, adding=adding, removing=removing)
                 self.numbers += 1
                 possibility = replace(
                     parent, number=self.numbers, starts=[*parent.starts, start],

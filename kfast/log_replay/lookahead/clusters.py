@@ -36,6 +36,10 @@ MOVING = frozenset({"assignment_updating", "assignment_stored", "reassign", "rea
 """Lines that name the replicas that a reassignment leads to."""
 
 
+Move = tuple[tuple[int, ...], tuple[int, ...]]
+"""Replicas that a reassignment adds and removes."""
+
+
 @dataclass
 class Cluster:
     """One cluster's part of the logs.
@@ -50,6 +54,8 @@ class Cluster:
         Of all terms, in order; those of kind `resume` stand where the log begins again.
     assignments : dict
         First assignment of partitions that the log does not see created; None: order unknown.
+    moving : dict
+        Replicas that are being added and removed of those that are being reassigned by then.
     births : dict
         Failover or hole from which on such a partition exists.
     term_of : dict
@@ -78,6 +84,7 @@ class Cluster:
     lines: list[int]
     events: list[LogEvent]
     assignments: dict[Partition, tuple[int, ...]] = field(default_factory=dict)
+    moving: dict[Partition, Move] = field(default_factory=dict)
     births: dict[Partition, LogEvent] = field(default_factory=dict)
     term_of: dict[int, Term] = field(default_factory=dict)
     ordered: set[Partition] = field(default_factory=set)
@@ -364,6 +371,7 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
     created = _created(cluster)
     initial: dict[Partition, tuple[int, ...]] = {}
     votes: dict[Partition, Counter[tuple[int, ...]]] = {}
+    moving: dict[Partition, Counter[Move]] = {}
     preferred: dict[Partition, Counter[int]] = {}
     moved: set[Partition] = set()
     named: dict[Partition, set[int]] = {}
@@ -392,6 +400,8 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
                 members.add(fields["replica"])
             if record is not None:
                 members.update(record.isr or ())
+                if record.adding is not None and record.removing is not None:
+                    moving.setdefault(partition, Counter())[record.adding, record.removing] += 1
                 if record.leader is not None and record.leader >= 0:
                     members.add(record.leader)
                 if line.kind == "partition_led" and fields["before"] == "NewPartition":
@@ -405,6 +415,10 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
                 votes.setdefault(partition, Counter())[distinct(listed)] += 1
             if _is_hosted(line) and line.actor_id is not None:
                 members.add(line.actor_id)
+    cluster.moving = {
+        partition: most for partition, counted in moving.items()
+        if any(most := counted.most_common(1)[0][0])
+    }
     for partition, members in named.items():
         if partition in votes:
             cluster.assignments[partition] = _first(votes[partition])

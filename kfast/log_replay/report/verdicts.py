@@ -177,6 +177,9 @@ class Checker:
                     self._readopt(rows[0], start)
                 else:
                     plain = Possibility(partition, 0, [start])
+                    for name in ("adding", "removing"):
+                        if getattr(start, name):
+                            self.sources[partition, name] = start.reason
                     added.append((plain, simulation.row_of(plain)))
         if added:
             self.world.rebuild(replaced, added)

@@ -140,7 +140,8 @@ PARTITIONS = (
     Form("not_preferred_any", "topics not in preferred replica {partitions:lists}", "", "0.10"),
     Form("ratio", "Leader imbalance ratio for broker {broker:int} is {ratio:float}", "0.11"),
     Form("ratio", "leader imbalance ratio for broker {broker:int} is {ratio:float}", "", "0.10"),
-    Form(NO_FACTS, "{:word}referred replicas by broker {:rest}", "", "2.4"),
+    Form("preferred_replicas", "Preferred replicas by broker {brokers:preferred}", "", "2.4"),
+    Form("preferred_replicas", "preferred replicas by broker {brokers:preferred}", "", "0.10"),
     Form("election", "Starting replica leader election ({type:word}) for partitions "
          "{partitions:partitions} triggered by {trigger:word}", "2.4"),
     Form("election", "Starting preferred replica leader election for partitions "

@@ -32,6 +32,7 @@ TYPES: dict[str, tuple[str, Callable[[str], Any] | None]] = {
     "any_record": (r".*", values.any_record),
     "leaders": (r".*", values.mapping(values.partition, values.record)),
     "lists": (r"\w*\(.*\)", values.mapping(values.partition, values.ids)),
+    "preferred": (r"\w*\(.*\)", values.mapping(int, values.mapping(values.partition, values.ids))),
     "assignment": (r"\w*\([^()]*\)|[\d,]*", values.assigned),
     "replica_states": (r"\w*\(.*\)", values.mapping(values.replica, str)),
     "replicas": (r".*?", values.replicas),

@@ -25,6 +25,9 @@ def subjects(line: Statement) -> Iterator[tuple[Partition, dict[str, Any]]]:
         yield from (
             (p, {"replicas": ids, "preferred": False}) for p, ids in fields["partitions"].items()
         )
+    elif kind == "preferred_replicas":
+        for lists in fields["brokers"].values():
+            yield from ((p, {"replicas": ids}) for p, ids in lists.items())
     elif kind == "election":
         yield from ((p, fields) for p in fields["partitions"])
     elif kind == "send_failed":
