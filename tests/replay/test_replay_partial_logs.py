@@ -183,6 +183,26 @@ def test_reassignments_that_a_controller_finds_under_way_are_known_from_its_firs
     assert adding[0]["logged"] == "[4]"
 
 
+def test_a_leader_that_recovers_when_the_log_begins_is_known_from_its_first_line(tmp_path):
+    """It was chosen outside the ISR by a controller whose log is not here."""
+    state = read_state("""
+        partition  ar   isr  leader  epoch  state   recovery
+        calm-0     2,3  2    2       2      ONLINE  1
+        calm-1     3,2  3,2  3       2      ONLINE  0
+    """, brokers=[1, 2, 3, 4], controller_id=-1, leader_recovery_supported=True)
+    logged = LoggedController(state, "3.9", trace=True)
+    logged.fail_over(4)
+    logged.change_brokers(failed=[3])
+    logged.log.save(tmp_path)
+    found = replay(tmp_path)
+    assert [str(one) for one in found.contradictions] == []
+    told = [fact for fact in found.facts.to_pylist()
+            if fact["kind"] == "recovery" and fact["logged"] == "1"]
+    assert {fact["subject"] for fact in told} == {"calm-0"}
+    assert told[0]["verdict"] == ADOPTED
+    assert {fact["verdict"] for fact in told[1:]} == {PREDICTED}
+
+
 def test_a_check_for_imbalance_tells_the_assignment_of_every_partition(tmp_path):
     """Up to 2.4, at DEBUG: also of partitions that no other line names."""
     log = """

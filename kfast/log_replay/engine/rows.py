@@ -37,6 +37,8 @@ class Start:
         none yet.
     adding, removing : tuple of int
         Of a reassignment that is under way.
+    recovery : int
+        1 where its leader was chosen outside the ISR, and has not changed the ISR since.
     """
 
     point: LogEvent
@@ -50,6 +52,7 @@ class Start:
     is_written: bool = True
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    recovery: int = 0
 
 
 def made_anew(start: Start, leader_epoch: int | None, version: int | None) -> bool:
@@ -130,6 +133,7 @@ def row_of(possibility: Possibility, start: Start) -> dict[str, Any]:
         "topic": possibility.topic, "partition": possibility.partition[1],
         "replicas": list(start.replicas), "leader": start.leader, "isr": list(start.isr),
         "adding": list(start.adding), "removing": list(start.removing),
+        "recovery": start.recovery,
         "leader_epoch": start.leader_epoch or 0, "version": start.version or 0,
         "controller_epoch": UNKNOWN_EPOCH if start.controller_epoch is None
         else start.controller_epoch,

@@ -145,8 +145,9 @@ class Explorer:
                 replicas = assignments.get(partition, replicas)
             ordered = not is_born or len(replicas) < 2 or partition in self.cluster.ordered
             adding, removing = self.cluster.moving.get(partition, ((), ())) if is_born else ((), ())
+            recovery = int(is_born and partition in self.cluster.recovering)
             for start, odd in starts_of(replicas, ordered, point, reason):
-                start = replace(start, adding=adding, removing=removing)
+                start = replace(start, adding=adding, removing=removing, recovery=recovery)
                 self.numbers += 1
                 possibility = replace(
                     parent, number=self.numbers, starts=[*parent.starts, start],

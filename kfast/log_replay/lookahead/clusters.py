@@ -56,6 +56,8 @@ class Cluster:
         First assignment of partitions that the log does not see created; None: order unknown.
     moving : dict
         Replicas that are being added and removed of those that are being reassigned by then.
+    recovering : set
+        Partitions whose leader was chosen outside the ISR by then, and recovers.
     births : dict
         Failover or hole from which on such a partition exists.
     term_of : dict
@@ -85,6 +87,7 @@ class Cluster:
     events: list[LogEvent]
     assignments: dict[Partition, tuple[int, ...]] = field(default_factory=dict)
     moving: dict[Partition, Move] = field(default_factory=dict)
+    recovering: set[Partition] = field(default_factory=set)
     births: dict[Partition, LogEvent] = field(default_factory=dict)
     term_of: dict[int, Term] = field(default_factory=dict)
     ordered: set[Partition] = field(default_factory=set)
@@ -372,6 +375,7 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
     initial: dict[Partition, tuple[int, ...]] = {}
     votes: dict[Partition, Counter[tuple[int, ...]]] = {}
     moving: dict[Partition, Counter[Move]] = {}
+    recovery: dict[Partition, int] = {}
     preferred: dict[Partition, Counter[int]] = {}
     moved: set[Partition] = set()
     named: dict[Partition, set[int]] = {}
@@ -400,6 +404,8 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
                 members.add(fields["replica"])
             if record is not None:
                 members.update(record.isr or ())
+                if record.recovery is not None:
+                    recovery.setdefault(partition, record.recovery)
                 if record.adding is not None and record.removing is not None:
                     moving.setdefault(partition, Counter())[record.adding, record.removing] += 1
                 if record.leader is not None and record.leader >= 0:
@@ -415,6 +421,7 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
                 votes.setdefault(partition, Counter())[distinct(listed)] += 1
             if _is_hosted(line) and line.actor_id is not None:
                 members.add(line.actor_id)
+    cluster.recovering = {partition for partition, is_on in recovery.items() if is_on}
     cluster.moving = {
         partition: most for partition, counted in moving.items()
         if any(most := counted.most_common(1)[0][0])

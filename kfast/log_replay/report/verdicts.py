@@ -177,7 +177,7 @@ class Checker:
                     self._readopt(rows[0], start)
                 else:
                     plain = Possibility(partition, 0, [start])
-                    for name in ("adding", "removing"):
+                    for name in ("adding", "removing", "recovery"):
                         if getattr(start, name):
                             self.sources[partition, name] = start.reason
                     added.append((plain, simulation.row_of(plain)))
