@@ -101,6 +101,7 @@ if TYPE_CHECKING:
         scenarios_from_table,
     )
     from kfast.sweeps.scenarios import Scenarios
+    from kfast.timelines.comparison import timeline_compare
     from kfast.timelines.failover import timeline
     from kfast.timelines.failure_sweep import timeline_sweep
     from kfast.timelines.parameters import read_params
@@ -197,6 +198,7 @@ __all__ = [
     "sweep_reader",
     "take_census",
     "timeline",
+    "timeline_compare",
     "timeline_sweep",
     "with_controller",
     "write",
@@ -249,6 +251,7 @@ load_lazily(__name__, {
         "independent_racks random_brokers scenarios_from_table"
     ),
     "sweeps.scenarios": "Scenarios",
+    "timelines.comparison": "timeline_compare",
     "timelines.failover": "timeline",
     "timelines.failure_sweep": "timeline_sweep",
     "timelines.parameters": "read_params",

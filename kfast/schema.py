@@ -2428,6 +2428,29 @@ TIMELINE_SWEEP = ResultTable(
     "timeline.sweep", "kfast.timeline_sweep(state, scenarios).summary",
     "failures, each by itself, in the order of their numbers", _TIMELINE
 )
+TIMELINE_COMPARED = ResultTable(
+    "timeline.compared", "kfast.timeline_compare(state, broker_ids).summary",
+    "one failure under several variants, in their order",
+    (
+        ResultColumn("variant", _TEXT, "what differs, as it was given"),
+        ResultColumn("controller", _TEXT, "the controller that was simulated"), *_TIMELINE,
+    ),
+)
+TIMELINE_DIFFERENCES = ResultTable(
+    "timeline.differences", "kfast.timeline_compare(state, broker_ids).differences",
+    "every measure of every variant but the first; ranges of differences are made sample by sample",
+    (
+        ResultColumn("variant", _TEXT, "what differs, as it was given"),
+        ResultColumn("reference", _TEXT, "the first variant"),
+        ResultColumn("measure", _TEXT, "a column of timeline.compared: microseconds, or where it "
+                     "ends with _s partition-seconds"),
+        *_with_range("reference_value", "of the first variant"),
+        *_with_range("value", "of this variant"),
+        *_with_range("difference", "by how much it is more than that of the first variant"),
+        ResultColumn("samples", _INT64, "samples; null where either does not occur", True),
+        ResultColumn("lower_samples", _INT64, "those in which it is less; null likewise", True),
+    ),
+)
 
 RESULTS = (
     BROKERS_TABLE, TOPICS_TABLE, PARTITIONS_TABLE, CLUSTER_TABLE, PROVENANCE, PLAN,
@@ -2455,6 +2478,6 @@ RESULTS = (
     ASSUMPTIONS_TABLE, FLEET, FLEET_CAPACITY, SHARDED_COUNTS, SHARDED_BROKERS, SHARDED_REQUESTS,
     PREFERRED_LEADERS, SHARDED_TRANSITIONS, SHARDED_ELECTIONS, SHARDED_RECORDS, PIPELINE_RUN,
     PIPELINE_SUMMARIES, PIPELINE_ALERTS, TIMELINE_SUMMARY, TIMELINE_SWEEP, TIMELINE_STAGES,
-    TIMELINE_PARTITIONS, TIMELINE_PARAMETERS,
+    TIMELINE_PARTITIONS, TIMELINE_PARAMETERS, TIMELINE_COMPARED, TIMELINE_DIFFERENCES,
 )
 """Every table that kfast gives, in the order of `docs/results.md`."""

@@ -12,7 +12,8 @@ from kfast.schema import TIMES, TIMES_IN_SECONDS
 from kfast.timelines.failover import NOT_MODELLED, FailureTimeline
 
 __all__ = [
-    "TIMELINE_METRICS", "TIMELINE_TABLES", "in_seconds", "time_range", "timeline_answer",
+    "TIMELINE_METRICS", "TIMELINE_TABLES", "in_seconds", "shown_measure", "time_range",
+    "timeline_answer",
 ]
 
 TIMELINE_TABLES = ("summary", "stages", "partitions", "parameters")
@@ -74,7 +75,7 @@ def _draw(console: Console, document: Document) -> None:
     ]
 
     def column(key: str) -> TableColumn:
-        return TableColumn(key, value=lambda row: _shown(row["name"], row[key]))
+        return TableColumn(key, value=lambda row: shown_measure(row["name"], row[key]))
 
     columns = [text_column("measure"), column("value"), column("low"), column("high")]
     draw_rows(console, "Instants after the failure, and sums over partitions", columns, rows)
@@ -99,5 +100,6 @@ def _draw_partitions(console: Console, document: Document) -> None:
     )
 
 
-def _shown(name: str, value: int) -> str:
-    return in_seconds(value) if name in TIMES else f"{value} s"
+def shown_measure(name: str, value: int | None) -> str:
+    """A measure in words."""
+    return in_seconds(value) if name in TIMES or value is None else f"{value} s"

@@ -49,7 +49,7 @@ from kfast.timelines.summaries import Measures, Part, known_from, measure, no_fa
 from kfast.timelines.zk_steps import controller_steps
 from kfast.timelines.zk_times import zookeeper_times
 
-__all__ = ["NOT_MODELLED", "FailureTimeline", "Question", "timeline"]
+__all__ = ["NOT_MODELLED", "Answered", "FailureTimeline", "Question", "timeline"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -130,8 +130,24 @@ class Question:
         ]
 
 
+class Answered:
+    """What all answers to a question have: its parameters, and what it assumes."""
+
+    question: Question
+
+    @property
+    def parameters(self) -> pa.Table:
+        """Every parameter with its range and source."""
+        return self.question.params.table
+
+    @property
+    def assumptions(self) -> list[str]:
+        """Defaults that were used."""
+        return self.question.assumptions
+
+
 @dataclass(frozen=True, eq=False)
-class FailureTimeline:
+class FailureTimeline(Answered):
     """When the steps of one failure happen.
 
     Attributes
@@ -175,16 +191,6 @@ class FailureTimeline:
         return partition_table(
             recording, times, sample, known_from(self.question.settings, self.question.loss)
         )
-
-    @property
-    def parameters(self) -> pa.Table:
-        """Every parameter with its range and source."""
-        return self.question.params.table
-
-    @property
-    def assumptions(self) -> list[str]:
-        """Defaults that were used."""
-        return self.question.assumptions
 
     def _summary(self) -> Summary:
         row = self.summary.to_pylist()[0]

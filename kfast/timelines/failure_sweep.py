@@ -26,7 +26,13 @@ from kfast.state.display import Summary, summary_html, summary_text
 from kfast.sweeps.scenarios import Scenarios
 from kfast.sweeps.sweep_run import check_same_brokers
 from kfast.timelines.detection import FEWEST_PATTERNS, MANY_ROWS, MOST_PATTERNS, Draws
-from kfast.timelines.failover import Question, failure_parts, rows_table, summary_row
+from kfast.timelines.failover import (
+    Answered,
+    Question,
+    failure_parts,
+    rows_table,
+    summary_row,
+)
 from kfast.timelines.parameters import Parameters
 from kfast.timelines.settings import Settings
 from kfast.timelines.summaries import Measures, measure
@@ -42,7 +48,7 @@ WORST_BY = ("led_max_us", "leaderless_partition_s", "offline_partitions")
 
 
 @dataclass(frozen=True, eq=False)
-class TimelineSweep:
+class TimelineSweep(Answered):
     """When the steps of many failures happen, each by itself.
 
     Attributes
@@ -59,16 +65,6 @@ class TimelineSweep:
     scenarios: Scenarios
     question: Question
     summary: pa.Table
-
-    @property
-    def parameters(self) -> pa.Table:
-        """Every parameter with its range and source."""
-        return self.question.params.table
-
-    @property
-    def assumptions(self) -> list[str]:
-        """Defaults that were used."""
-        return self.question.assumptions
 
     def worst(self, by: str = "led_max_us", top: int = 1) -> pa.Table:
         """Rows of the failures that have the most of one measure, the worst first.

@@ -206,12 +206,16 @@ class Parameters:
         found = dict(PARAMETERS)
         for name, numbers in PROFILES[profile].items():
             found[name] = found[name].checked(*numbers, f"profile {profile}")
-        if values is not None:
-            check_instance("params", values, Mapping)
-            for name, text in values.items():
-                _known(name)
-                found[name] = found[name].with_values(text, "given")
-        return cls(found)
+        return cls(found).replaced({} if values is None else values)
+
+    def replaced(self, values: Mapping[str, str]) -> Parameters:
+        """The same parameters with some replaced, as by `of`."""
+        check_instance("params", values, Mapping)
+        found = dict(self.by_name)
+        for name, text in values.items():
+            _known(name)
+            found[name] = found[name].with_values(text, "given")
+        return Parameters(found)
 
     def __getitem__(self, name: str) -> Parameter:
         return self.by_name[name]

@@ -55,6 +55,7 @@ ITEMS = {
     "ids": ("1", "2"),
     "numbers": ("1", "2"),
     "names": ("a", "b"),
+    "variants": ("zk", "kraft"),
     "failures": ("every-broker", "every-rack"),
     "rate": ("60MB/s", "40MB/s"),
     "what": ("offline", "under-min-isr"),

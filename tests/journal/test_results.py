@@ -100,8 +100,10 @@ def timeline_tables(state):
     found = kfast.timeline(state, [1])
     names = "summary stages partitions parameters"
     sweep = kfast.timeline_sweep(state, kfast.every_broker(state), samples=5)
+    compared = kfast.timeline_compare(state, [1], samples=5)
     return {f"timeline.{name}": getattr(found, name) for name in names.split()} | {
-        "timeline.sweep": sweep.summary}
+        "timeline.sweep": sweep.summary, "timeline.compared": compared.summary,
+        "timeline.differences": compared.differences}
 
 
 def quorum_tables(state):

@@ -60,6 +60,7 @@ EXAMPLES = [
     ("timeline", *DESCRIBE, "--controller", "zk-3.9", "--racks", "a", "--samples", 20),
     ("timeline", *DESCRIBE, "--controller", "kraft-4.1", "--controller-fails", "--samples", 20),
     ("timeline", *DESCRIBE, "--each-rack", "--samples", 20),
+    ("timeline", *DESCRIBE, "--brokers", 105, "--samples", 20, "--compare", "kraft,zk"),
     ("risk", *DESCRIBE),
     ("risk", *DESCRIBE, "--mttf", "3y", *LOADS),
     ("compare", *DESCRIBE, "--racks", "a", "--with", "elr=on"),
