@@ -105,6 +105,7 @@ if TYPE_CHECKING:
     from kfast.timelines.failover import timeline
     from kfast.timelines.failure_sweep import timeline_sweep
     from kfast.timelines.parameters import read_params
+    from kfast.timelines.planned_clusters import timeline_growth
 
 __version__ = "0.2.0"
 
@@ -199,6 +200,7 @@ __all__ = [
     "take_census",
     "timeline",
     "timeline_compare",
+    "timeline_growth",
     "timeline_sweep",
     "with_controller",
     "write",
@@ -255,4 +257,5 @@ load_lazily(__name__, {
     "timelines.failover": "timeline",
     "timelines.failure_sweep": "timeline_sweep",
     "timelines.parameters": "read_params",
+    "timelines.planned_clusters": "timeline_growth",
 })

@@ -2342,6 +2342,9 @@ TIMES: Mapping[str, str] = {
 }
 """When what happens, in microseconds after the failure."""
 
+WAITS = ("detection", "controller", "store", "queue", "disk")
+"""What a partition without a leader waits for."""
+
 TIMES_IN_SECONDS: Mapping[str, str] = {
     "leaderless_partition_s": "partition-seconds without a leader, where there is one in the end",
     "stalled_partition_s": "partition-seconds with a leader, and an ISR with a member that failed",
@@ -2451,6 +2454,52 @@ TIMELINE_DIFFERENCES = ResultTable(
         ResultColumn("lower_samples", _INT64, "those in which it is less; null likewise", True),
     ),
 )
+_LEVERS = (
+    ResultColumn("name", _TEXT, "name of the parameter or the setting; age or wait: how old the "
+                 "last sign of life is, and how long until the next check"),
+    ResultColumn("kind", _TEXT, "parameter, setting or phase"),
+    ResultColumn("unit", _TEXT, "us, ns for each item, ms, controllers, or thousandths"),
+    *_counts(
+        ("value", "what led_max_us follows from"),
+        ("low", "least value of a parameter or a phase, half a setting"),
+        ("high", "greatest value of a parameter or a phase, twice a setting"),
+        ("led_max_us", "when all are led, in the central sample"),
+    ),
+    *(ResultColumn(name, _INT64, f"led_max_us where this alone {what}; null where Kafka refuses "
+                   "such settings", True)
+      for name, what in (("led_max_us_at_low", "is low"), ("led_max_us_at_high", "is high"))),
+    ResultColumn("effect_us", _INT64, "how far from led_max_us the farther one of both is"),
+    ResultColumn("halves_at", _INT64, "greatest value below its own with which this alone halves "
+                 "led_max_us; null where none does, and for phases", True),
+)
+TIMELINE_SENSITIVITY = ResultTable(
+    "timeline.sensitivity", "kfast.timeline(state, broker_ids).sensitivity",
+    "what led_max_us depends on, in the central sample: the greatest effect first", _LEVERS,
+)
+_PLANNED = (
+    ResultColumn("controller", _TEXT, "the controller that was simulated"),
+    ResultColumn("failure", _TEXT, "broker: one broker fails; controller: the active controller "
+                 "fails too"),
+    *_counts(
+        ("n_brokers", "brokers"), ("replication_factor", "replicas of each partition"),
+        ("topics", "topics"), ("partitions", "partitions"),
+    ),
+)
+TIMELINE_GROWTH = ResultTable(
+    "timeline.growth", "kfast.timeline_growth().table", "planned clusters, by controller, failure "
+    "and size",
+    (
+        *_PLANNED,
+        *_counts(*((f"{name}_us", f"how long the partition that is led last waits for: {name}")
+                   for name in WAITS)),
+        *(column for column in _TIMELINE if column.name not in ("scenario", "brokers")),
+    ),
+)
+TIMELINE_GROWTH_SENSITIVITY = ResultTable(
+    "timeline.growth_sensitivity", "kfast.timeline_growth().sensitivity",
+    "what led_max_us depends on, of each planned cluster the greatest effect first",
+    (*_PLANNED, *_LEVERS),
+)
 
 RESULTS = (
     BROKERS_TABLE, TOPICS_TABLE, PARTITIONS_TABLE, CLUSTER_TABLE, PROVENANCE, PLAN,
@@ -2479,5 +2528,6 @@ RESULTS = (
     PREFERRED_LEADERS, SHARDED_TRANSITIONS, SHARDED_ELECTIONS, SHARDED_RECORDS, PIPELINE_RUN,
     PIPELINE_SUMMARIES, PIPELINE_ALERTS, TIMELINE_SUMMARY, TIMELINE_SWEEP, TIMELINE_STAGES,
     TIMELINE_PARTITIONS, TIMELINE_PARAMETERS, TIMELINE_COMPARED, TIMELINE_DIFFERENCES,
+    TIMELINE_SENSITIVITY, TIMELINE_GROWTH, TIMELINE_GROWTH_SENSITIVITY,
 )
 """Every table that kfast gives, in the order of `docs/results.md`."""

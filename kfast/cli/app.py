@@ -54,6 +54,9 @@ COMMANDS = {
         "Sweep over many failures, and see the worst and what makes them so."),
     "timeline": ("timeline", "timeline_command",
         "Time a failure, or many: when each is found and decided, and how long nobody leads."),
+    "timeline-growth": ("timeline_growth", "timeline_growth_command",
+        "Time failovers of clusters that are planned, by their size, and see what would halve them."
+    ),
 }
 """Of each command the module in `kfast.cli`, its name there, and the first sentence of its help."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 
 from kfast.report.answer import Answer, Document, getters, head, listed
@@ -12,16 +14,19 @@ from kfast.schema import TIMES, TIMES_IN_SECONDS
 from kfast.timelines.failover import NOT_MODELLED, FailureTimeline
 
 __all__ = [
-    "TIMELINE_METRICS", "TIMELINE_TABLES", "in_seconds", "shown_measure", "time_range",
-    "timeline_answer",
+    "TIMELINE_METRICS", "TIMELINE_TABLES", "draw_levers", "in_seconds", "lever_text",
+    "shown_measure", "time_range", "timeline_answer",
 ]
 
-TIMELINE_TABLES = ("summary", "stages", "partitions", "parameters")
+TIMELINE_TABLES = ("summary", "stages", "partitions", "sensitivity", "parameters")
+UNITS = {"ms": " ms", "us": " us", "ns": " ns", "controllers": "", "thousandths": "/1000"}
 TIMELINE_METRICS = {**TIMES, **TIMES_IN_SECONDS}
 
 
-def timeline_answer(source: str, failure: FailureTimeline, top: int) -> Answer:
-    """The answer of `kfast timeline`."""
+def timeline_answer(
+    source: str, failure: FailureTimeline, top: int, *, sensitivity: bool = False
+) -> Answer:
+    """The answer of `kfast timeline`; with `sensitivity` also what the end depends on."""
     row = failure.summary.to_pylist()[0]
     document = {
         **head("timeline", source, failure.state),
@@ -31,6 +36,7 @@ def timeline_answer(source: str, failure: FailureTimeline, top: int) -> Answer:
         "controller_fails": failure.controller_fails,
         "stages": [one for one in failure.stages.to_pylist() if one["broker_id"] is None],
         **listed("partitions", failure.partitions, top),
+        "sensitivity": failure.sensitivity.to_pylist() if sensitivity else [],
     }
     document["assumptions"] += failure.assumptions
     document["notes"].append(NOT_MODELLED)
@@ -86,6 +92,8 @@ def _draw(console: Console, document: Document) -> None:
     draw_rows(console, "Stages of the controller",
               ["event", text_column("stage"), begin, end, low, high, "items"],
               document["stages"])
+    levers = [row for row in document["sensitivity"] if row["effect_us"]]
+    draw_levers(console, "What the end depends on, each alone", levers)
     _draw_partitions(console, document)
 
 
@@ -103,3 +111,24 @@ def _draw_partitions(console: Console, document: Document) -> None:
 def shown_measure(name: str, value: int | None) -> str:
     """A measure in words."""
     return in_seconds(value) if name in TIMES or value is None else f"{value} s"
+
+
+def lever_text(row: Row, value: int | None) -> str:
+    """A value of a parameter, a setting or a phase in its unit."""
+    return "-" if value is None else f"{value}{UNITS[row['unit']]}"
+
+
+def draw_levers(console: Console, title: str, rows: Sequence[Row]) -> None:
+    """Draw rows of `schema.TIMELINE_SENSITIVITY`."""
+
+    def value(title: str, name: str) -> TableColumn:
+        return TableColumn(title, value=lambda row: lever_text(row, row[name]))
+
+    def time(title: str, name: str) -> TableColumn:
+        return TableColumn(title, value=lambda row: in_seconds(row[name]))
+
+    draw_rows(console, title, [
+        text_column("name"), text_column("kind"), value("value", "value"), value("low", "low"),
+        time("led at low", "led_max_us_at_low"), value("high", "high"),
+        time("led at high", "led_max_us_at_high"), value("halves at", "halves_at"),
+    ], rows)

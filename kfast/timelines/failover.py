@@ -20,6 +20,7 @@ from kfast.arguments import check_instance, shown
 from kfast.errors import ArgumentError
 from kfast.schema import (
     TIMELINE_PARTITIONS,
+    TIMELINE_SENSITIVITY,
     TIMELINE_STAGES,
     TIMELINE_SUMMARY,
     TIMES,
@@ -33,28 +34,22 @@ from kfast.timelines.detection import (
     MANY_ROWS,
     MOST_PATTERNS,
     Draws,
-    Schedule,
     activation,
     draw,
     schedules,
 )
-from kfast.timelines.kraft_counts import take_counts
-from kfast.timelines.kraft_times import quorum_times
+from kfast.timelines.event_times import counts_of, times_of
 from kfast.timelines.parameters import Parameters, parse_time
 from kfast.timelines.partition_times import partition_table
-from kfast.timelines.recording import Recording, record_failure
+from kfast.timelines.recording import record_failure
+from kfast.timelines.sensitivity import CentralSample, levers
 from kfast.timelines.settings import Settings
-from kfast.timelines.stages import Times
-from kfast.timelines.summaries import Measures, Part, known_from, measure, no_failure
-from kfast.timelines.zk_steps import controller_steps
-from kfast.timelines.zk_times import zookeeper_times
+from kfast.timelines.summaries import Measures, Part, known_from, longest_wait, measure, no_failure
 
 __all__ = ["NOT_MODELLED", "Answered", "FailureTimeline", "Question", "timeline"]
 
 Ints = npt.NDArray[np.int64]
 
-SERIAL = "zk-1.0"
-"""The last release whose requests to ZooKeeper go one by one."""
 MOST_SAMPLES = 100_000
 MILLION = 1_000_000
 LOSSES = ("process", "host")
@@ -192,6 +187,28 @@ class FailureTimeline(Answered):
             recording, times, sample, known_from(self.question.settings, self.question.loss)
         )
 
+    @cached_property
+    def sensitivity(self) -> pa.Table:
+        """What `led_max_us` depends on (`schema.TIMELINE_SENSITIVITY`), in the central sample."""
+        if self.central is None:
+            return TIMELINE_SENSITIVITY.schema.empty_table()
+        sample = CentralSample(
+            self.state, self.broker_ids,
+            controller_place(self.state, self.broker_ids, self.controller_fails),
+            self.question.params, self.question.settings,
+            draws_of(self.state, self.broker_ids, self.question),
+        )
+        return rows_table(TIMELINE_SENSITIVITY, levers(sample))
+
+    @cached_property
+    def waits(self) -> dict[str, int]:
+        """How long the partition that is led last waits for what: `schema.WAITS`, microseconds.
+
+        In the central sample; empty where none is led again.
+        """
+        found = None if self.central is None else longest_wait(self.central[0], self.central[2])
+        return {} if found is None else found[0]
+
     def _summary(self) -> Summary:
         row = self.summary.to_pylist()[0]
         return "Timeline", {
@@ -316,30 +333,11 @@ def failure_parts(
             state, groups, takes_over=controller is not None and not state.is_kraft, spent=spent,
         )
         values = {name: drawn[schedule.samples] for name, drawn in draws.values.items()}
-        times = _times(recording, schedule, values, question)
+        times = times_of(
+            recording, counts_of(recording), schedule.starts, values, question.settings
+        )
         parts.append((schedule, recording, times, values))
     return parts
-
-
-def _times(
-    recording: Recording, schedule: Schedule, values: Mapping[str, Ints], question: Question
-) -> Times:
-    state = recording.state
-    if state.is_kraft:
-        return quorum_times(
-            recording, take_counts(recording), schedule.starts, values,
-            voters=question.settings.quorum_voters,
-        )
-    return zookeeper_times(
-        controller_steps(recording), schedule.starts, values, recording.live,
-        serial=is_serial(state.controller),
-    )
-
-
-def is_serial(controller: str) -> bool:
-    """Whether a ZooKeeper-mode controller waits for each request to ZooKeeper by itself."""
-    release = [tuple(map(int, name.split("-")[1].split("."))) for name in (controller, SERIAL)]
-    return release[0] <= release[1]
 
 
 def percentiles(values: Ints) -> tuple[int, int, int]:

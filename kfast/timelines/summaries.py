@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from kfast.schema import WAITS
 from kfast.timelines.detection import Schedule
 from kfast.timelines.progressions import (
     BROKER,
@@ -23,7 +24,7 @@ from kfast.timelines.recording import Recording
 from kfast.timelines.settings import Settings
 from kfast.timelines.stages import Times
 
-__all__ = ["Measures", "Part", "known_from", "measure", "no_failure"]
+__all__ = ["Measures", "Part", "known_from", "longest_wait", "measure", "no_failure"]
 
 Ints = npt.NDArray[np.int64]
 Part = tuple[Schedule, Recording, Times, Mapping[str, Ints]]
@@ -125,20 +126,31 @@ def _slowest(
     schedule: Schedule, recording: Recording, times: Times
 ) -> tuple[str | None, int | None]:
     """What the partition that is led last waits for most, and its leader; in the central sample."""
+    found = longest_wait(schedule, times)
+    if found is None:
+        return None, None
+    spans, broker = found
+    return max(spans, key=lambda name: spans[name]), int(recording.state.broker_id[broker])
+
+
+def longest_wait(schedule: Schedule, times: Times) -> tuple[dict[str, int], int] | None:
+    """How long the partition that is led last waits for what, and the row of its leader.
+
+    Microseconds by `schema.WAITS`, of the central sample, which is among these; None where none is
+    led again. What no stage explains is waited for in a queue.
+    """
     at = int(np.flatnonzero(schedule.samples == 0)[0])
     led = times.led
     rows = led.rows[led.begin[at] : led.begin[at + 1]]
     if not rows.size:
-        return None, None
+        return None
     disks = round_up(rows[:, 1] + rows[:, 2] * rows[:, N])
     which = int((rows[:, 0] + disks).argmax())
     broker, disk = int(rows[which, BROKER]), int(disks[which])
     latest = int(rows[which, 0]) + disk
-    spans = {"detection": int(schedule.starts[at, 0]), "disk": disk}
+    spans = dict.fromkeys(WAITS, 0) | {"detection": int(schedule.starts[at, 0]), "disk": disk}
     for stage in times.stages:
         if stage.broker is None and stage.end[at] <= latest - disk:
-            span = int(stage.end[at] - stage.begin[at])
-            spans[stage.waits_for] = spans.get(stage.waits_for, 0) + span
-    rest = latest - sum(spans.values())
-    spans["queue"] = spans.get("queue", 0) + max(rest, 0)
-    return max(spans, key=lambda name: spans[name]), int(recording.state.broker_id[broker])
+            spans[stage.waits_for] += int(stage.end[at] - stage.begin[at])
+    spans["queue"] += max(latest - sum(spans.values()), 0)
+    return spans, broker

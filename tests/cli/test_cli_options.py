@@ -56,6 +56,7 @@ ITEMS = {
     "numbers": ("1", "2"),
     "names": ("a", "b"),
     "variants": ("zk", "kraft"),
+    "sizes": ("10k", "1M"),
     "failures": ("every-broker", "every-rack"),
     "rate": ("60MB/s", "40MB/s"),
     "what": ("offline", "under-min-isr"),
@@ -236,7 +237,7 @@ def test_one_seed_unless_another_is_given():
              if "--seed" in p.values[1].opts}
     assert set(seeds) == {
         "capacity forecast", "capacity size", "capacity sweep", "compare", "generate",
-        "plan check", "plan improve", "report", "risk", "sweep", "timeline",
+        "plan check", "plan improve", "report", "risk", "sweep", "timeline", "timeline-growth",
     }
     assert set(seeds.values()) == {0}
 

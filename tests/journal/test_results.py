@@ -98,12 +98,14 @@ def results(tmp_path_factory, shared_data):
 def timeline_tables(state):
     """Tables of when a failure's steps happen."""
     found = kfast.timeline(state, [1])
-    names = "summary stages partitions parameters"
+    names = "summary stages partitions sensitivity parameters"
     sweep = kfast.timeline_sweep(state, kfast.every_broker(state), samples=5)
+    growth = kfast.timeline_growth([60], brokers=4, samples=5)
     compared = kfast.timeline_compare(state, [1], samples=5)
     return {f"timeline.{name}": getattr(found, name) for name in names.split()} | {
         "timeline.sweep": sweep.summary, "timeline.compared": compared.summary,
-        "timeline.differences": compared.differences}
+        "timeline.differences": compared.differences, "timeline.growth": growth.table,
+        "timeline.growth_sensitivity": growth.sensitivity}
 
 
 def quorum_tables(state):

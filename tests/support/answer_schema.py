@@ -61,6 +61,8 @@ EXAMPLES = [
     ("timeline", *DESCRIBE, "--controller", "kraft-4.1", "--controller-fails", "--samples", 20),
     ("timeline", *DESCRIBE, "--each-rack", "--samples", 20),
     ("timeline", *DESCRIBE, "--brokers", 105, "--samples", 20, "--compare", "kraft,zk"),
+    ("timeline", *DESCRIBE, "--brokers", 105, "--samples", 20, "--sensitivity"),
+    ("timeline-growth", "--partitions", "1k,2k", "--samples", 20),
     ("risk", *DESCRIBE),
     ("risk", *DESCRIBE, "--mttf", "3y", *LOADS),
     ("compare", *DESCRIBE, "--racks", "a", "--with", "elr=on"),
