@@ -2339,6 +2339,8 @@ TIMES: Mapping[str, str] = {
     "served_p50_us": "clients that retry reach half of the new leaders",
     "served_p99_us": "clients that retry reach 99 of 100 of them",
     "isr_max_us": "no ISR has a member that failed",
+    "released_us": "brokers that shut down in order may stop",
+    "stopped_us": "they have stopped",
 }
 """When what happens, in microseconds after the failure."""
 
@@ -2398,8 +2400,9 @@ TIMELINE_PARTITIONS = ResultTable(
         _TOPIC, _PARTITION,
         ResultColumn("failed_leader", _INT32, "id of the leader that fails"),
         ResultColumn("leader", _INT32, "id of the leader in the end; null: none", True),
-        ResultColumn("led_us", _INT64, "how long it has no leader, in microseconds after the "
-                     "failure; null: for good", True),
+        ResultColumn("led_us", _INT64, "when that leader leads, in microseconds after the "
+                     "failure; null: never", True),
+        ResultColumn("leaderless_us", _INT64, "how long nobody leads it; null: for good", True),
         ResultColumn("visible_us", _INT64, "when the median broker shows that leader; null "
                      "likewise", True),
         ResultColumn("reachable_us", _INT64, "from when on a client's next attempt finds the "
@@ -2458,7 +2461,7 @@ _LEVERS = (
     ResultColumn("name", _TEXT, "name of the parameter or the setting; age or wait: how old the "
                  "last sign of life is, and how long until the next check"),
     ResultColumn("kind", _TEXT, "parameter, setting or phase"),
-    ResultColumn("unit", _TEXT, "us, ns for each item, ms, controllers, or thousandths"),
+    ResultColumn("unit", _TEXT, "us, ns for each item, ms, controllers, attempts, or thousandths"),
     *_counts(
         ("value", "what led_max_us follows from"),
         ("low", "least value of a parameter or a phase, half a setting"),

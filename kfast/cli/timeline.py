@@ -47,6 +47,8 @@ def _tables(fails: bool, compare: Sequence[str]) -> tuple[str, ...]:
 @broker_option("Brokers that fail at one instant: 3,7 or 4-9.")
 @list_option("--racks", parse=names, metavar="NAMES", help="Racks all of whose brokers fail: a,b.")
 @click.option("--controller-fails", is_flag=True, help="The active controller fails too.")
+@click.option("--controlled", is_flag=True,
+              help="The brokers do not fail: they ask for their controlled shutdown, and stop.")
 @scenario_options(seeded=False)
 @list_option("--compare", parse=names, metavar="VARIANTS",
              help="Two or more variants of one failure, the first to compare with: zk,kraft. Each "
@@ -59,7 +61,8 @@ def _tables(fails: bool, compare: Sequence[str]) -> tuple[str, ...]:
 @output_options(TIMELINE_TABLES, TIMELINE_METRICS)
 def timeline_command(
     sources: Inputs, brokers: Sequence[int], racks: Sequence[str], controller_fails: bool,
-    compare: Sequence[str], sensitivity: bool, threads: int, top: int, **options: Any,
+    controlled: bool, compare: Sequence[str], sensitivity: bool, threads: int, top: int,
+    **options: Any,
 ) -> None:
     r"""Time a failure, or many: when each is found and decided, and how long nobody leads.
 
@@ -72,6 +75,7 @@ def timeline_command(
     Examples:
       kfast timeline describe.txt --brokers 3
       kfast timeline describe.txt --racks a --param epoch_sync=200us
+      kfast timeline describe.txt --brokers 3 --controlled
       kfast timeline describe.txt --every 1 -o failures.parquet
       kfast timeline describe.txt --brokers 3 --compare zk,kraft
       kfast timeline describe.txt --brokers 3 \
@@ -84,6 +88,10 @@ def timeline_command(
     if fails == (make is not None):
         raise click.UsageError(
             f"give what fails: --brokers IDS, --racks NAMES, --controller-fails, or {KINDS}"
+        )
+    if controlled and (compare or sensitivity or make is not None):
+        raise ArgumentError(
+            f"--controlled goes without --compare, --sensitivity and {KINDS}"
         )
     if compare and make is not None:
         raise ArgumentError(f"give one of --compare and {KINDS}")
@@ -115,7 +123,9 @@ def timeline_command(
         destination.write(answer)
         return
     with progress_bar("Timing the failure"):
-        found = timeline(state, ids, controller_fails=controller_fails, **question)
+        found = timeline(
+            state, ids, controller_fails=controller_fails, controlled=controlled, **question
+        )
     answer = timeline_answer(input_text(sources), found, top, sensitivity=sensitivity)
     answer.document["notes"] += notes
     destination.write(answer)

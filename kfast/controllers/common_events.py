@@ -70,6 +70,15 @@ class CommonEvents(Protocol):
     def brokers_shut_down_in_order(self, broker_ids: Iterable[int]) -> list[EventOutcome]:
         """Brokers that were up asked for their controlled shutdown and left, one after another."""
 
+    def shutdowns_requested(self, broker_ids: Iterable[int]) -> list[EventOutcome]:
+        """One broker after another asked for its controlled shutdown; it has not left yet.
+
+        A broker that the controller lets go at once has left.
+        """
+
+    def shutdowns_completed(self, broker_ids: Iterable[int]) -> list[EventOutcome]:
+        """Brokers that had asked for their controlled shutdown left, those that have not yet."""
+
     def stopped_cleanly(self, broker_id: int) -> bool:
         """Whether a broker that is down had stopped in order, where the controller asks that."""
 

@@ -19,7 +19,10 @@ __all__ = [
 ]
 
 TIMELINE_TABLES = ("summary", "stages", "partitions", "sensitivity", "parameters")
-UNITS = {"ms": " ms", "us": " us", "ns": " ns", "controllers": "", "thousandths": "/1000"}
+UNITS = {
+    "ms": " ms", "us": " us", "ns": " ns", "controllers": "", "attempts": "",
+    "thousandths": "/1000",
+}
 TIMELINE_METRICS = {**TIMES, **TIMES_IN_SECONDS}
 
 
@@ -34,6 +37,7 @@ def timeline_answer(
         "summary": row,
         "metrics": TIMELINE_METRICS,
         "controller_fails": failure.controller_fails,
+        "controlled": failure.controlled,
         "stages": [one for one in failure.stages.to_pylist() if one["broker_id"] is None],
         **listed("partitions", failure.partitions, top),
         "sensitivity": failure.sensitivity.to_pylist() if sensitivity else [],
@@ -42,7 +46,8 @@ def timeline_answer(
     document["notes"].append(NOT_MODELLED)
     if row["offline_partitions"]:
         n = plural(row["offline_partitions"], "partition")
-        document["verdict"].append(f"Offline for good, and in no time below: {n}.")
+        until = ", until its brokers return" if failure.controlled else " for good"
+        document["verdict"].append(f"Offline{until}, and in no time below: {n}.")
     return Answer(document, _draw, getters(failure, TIMELINE_TABLES))
 
 
@@ -52,6 +57,8 @@ def in_seconds(micros: int | None) -> str:
 
 
 def _verdict(failure: FailureTimeline, row: Row) -> str:
+    if failure.controlled:
+        return _shutdown_verdict(failure, row)
     if not failure.broker_ids:
         return f"Another controller is active {time_range(row, 'detect_us')}; no leader is lost."
     who = brokers_named(failure.broker_ids, verb=("fails", "fail"))
@@ -63,6 +70,26 @@ def _verdict(failure: FailureTimeline, row: Row) -> str:
         f"{back} {time_range(row, 'led_max_us')} after {who}; "
         f"{in_seconds(row['detect_us'])} of it is detection; the last waits longest for "
         f"{row['binding']}."
+    )
+
+
+def _shutdown_verdict(failure: FailureTimeline, row: Row) -> str:
+    who = brokers_named(failure.broker_ids, verb=("shuts down", "shut down"))
+    who = who[:1].upper() + who[1:]
+    stop = (
+        f"{who} in order: it may stop after {time_range(row, 'released_us')}, and has stopped "
+        f"after {time_range(row, 'stopped_us')}"
+    ) if len(failure.broker_ids) == 1 else (
+        f"{who} in order: the last may stop after {time_range(row, 'released_us')}, and has "
+        f"stopped after {time_range(row, 'stopped_us')}"
+    )
+    if row["led_max_us"] is None:
+        return f"{stop}; no leader moves."
+    low, high = (row[f"leaderless_partition_s_{end}"] for end in ("low", "high"))
+    moved = plural(row["lost_partitions"] - row["offline_partitions"], "leader")
+    return (
+        f"{stop}; {moved} moved after {time_range(row, 'led_max_us')}, with "
+        f"{row['leaderless_partition_s']} ({low} to {high}) partition-seconds without a leader."
     )
 
 

@@ -3,11 +3,13 @@
 Decisions, orders and counts are those of the engine's controllers; nothing here decides who leads.
 
 - `failover`: the question `kfast.timeline`; `failure_sweep`: `kfast.timeline_sweep`.
+- `question`: what is asked.
 - `parameters`, `settings`: what a step costs, and which settings of Kafka times follow from.
 - `recording`: the failure as the controller handles it. `zk_steps`, `kraft_counts`: counted by
   broker.
 - `detection`: phases, draws of samples, and when events begin. `zk_times`, `kraft_times`: the
   recurrences. `stages`: what they give.
+- `shutdown`, `shutdown_recording`, `shutdown_times`: the same of a controlled shutdown.
 - `progressions`, `summaries`: distributions without a value per partition. `partition_times`:
   one for each partition.
 

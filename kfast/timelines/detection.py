@@ -19,7 +19,7 @@ from kfast.state import ClusterState
 from kfast.timelines.parameters import Parameters
 from kfast.timelines.settings import Settings
 
-__all__ = ["Draws", "Schedule", "draw", "schedules"]
+__all__ = ["HEARTBEATS", "Draws", "Schedule", "draw", "release_of", "schedules", "uniform"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -27,6 +27,9 @@ MOST_PATTERNS, FEWEST_PATTERNS, MANY_ROWS = 8, 3, 100_000
 """So many patterns of phases are drawn for several brokers, and shared by all samples: each is an
 order of events that the engine runs. Fewer where more rows than MANY_ROWS are concerned: there many
 brokers fail, and one order of them is much like another."""
+
+PHASES, ELECTIONS, HEARTBEATS, PARAMETERS_FROM = 1, 2, 3, 16
+"""Streams of draws; each parameter has one, so that its draws do not depend on the others."""
 
 PERIODIC_FENCING = "kraft-4.0"
 """From this release on sessions are checked every eighth of one, not when one ends."""
@@ -80,27 +83,27 @@ def draw(
     the central sample has the first: ages that are spread evenly, as those of many brokers are on
     average. Were all of them the mean, one event would find all brokers gone, which never happens.
     """
-    words = _uniform(seed, scenario, 0, samples, len(params.by_name))
     values = {}
     for at, (name, one) in enumerate(params.by_name.items()):
-        drawn = one.low + (one.high - one.low) * words[:, at]
+        words = uniform(seed, scenario, PARAMETERS_FROM + at, samples, 1)[:, 0]
+        drawn = one.low + (one.high - one.low) * words
         if one.low > 0:
-            drawn = one.low * (one.high / one.low) ** words[:, at]
+            drawn = one.low * (one.high / one.low) ** words
         whole = np.clip(np.rint(drawn).astype(np.int64), one.low, one.high)
         values[name] = np.concatenate([[one.value], whole])
     n_patterns = samples + 1 if n_brokers == 1 else min(patterns, samples + 1)
-    phases = _uniform(seed, scenario, 1, n_patterns, n_brokers + 1)
+    phases = uniform(seed, scenario, PHASES, n_patterns, n_brokers + 1)
     phases[0, 1:] = (phases[0, 1:].argsort().argsort() + 0.5) / max(n_brokers, 1)
     if n_brokers > 1:
         # Few patterns would leave large parts of the wait out, were each drawn by itself.
         phases[1:, 0] = (phases[1:, 0] + np.arange(n_patterns - 1)) / (patterns - 1)
-    elections = _uniform(seed, scenario, 2, samples + 1, 1)[:, 0]
+    elections = uniform(seed, scenario, ELECTIONS, samples + 1, 1)[:, 0]
     phases[0, 0] = elections[0] = 0.5
     used = np.arange(samples + 1) % n_patterns
     return Draws(values, phases[used, 1:], phases[used, 0], elections)
 
 
-def _uniform(
+def uniform(
     seed: int, scenario: int, stream: int, rows: int, columns: int
 ) -> npt.NDArray[np.float64]:
     """(rows, columns) uniform draws between 0 and 1; a row does not depend on how many follow."""
@@ -180,7 +183,7 @@ def _fencing(
     if fails:
         active = activation(settings, draws)[:, None]
         due = np.repeat(active + session, draws.ages.shape[1], axis=1)
-    if _release(state.controller) < _release(PERIODIC_FENCING):
+    if release_of(state.controller) < release_of(PERIODIC_FENCING):
         return due, due
     return due, _next_checks(due, draws, max(session // 8, 1000))
 
@@ -192,7 +195,8 @@ def activation(settings: Settings, draws: Draws) -> Ints:
     return active
 
 
-def _release(controller: str) -> tuple[int, ...]:
+def release_of(controller: str) -> tuple[int, ...]:
+    """Numbers of a release: (4, 1) of kraft-4.1."""
     return tuple(int(part) for part in controller.partition("-")[2].split("."))
 
 

@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfast import arguments
 from kfast.analysis.whatif import check_brokers
-from kfast.arguments import check_instance, shown
+from kfast.arguments import check_instance
 from kfast.errors import ArgumentError
 from kfast.schema import (
     TIMELINE_PARTITIONS,
@@ -35,24 +34,25 @@ from kfast.timelines.detection import (
     MOST_PATTERNS,
     Draws,
     activation,
-    draw,
     schedules,
 )
 from kfast.timelines.event_times import counts_of, times_of
-from kfast.timelines.parameters import Parameters, parse_time
+from kfast.timelines.parameters import Parameters
 from kfast.timelines.partition_times import partition_table
+from kfast.timelines.question import LOSSES, Question
 from kfast.timelines.recording import record_failure
 from kfast.timelines.sensitivity import CentralSample, levers
 from kfast.timelines.settings import Settings
+from kfast.timelines.shutdown import shutdown_part
 from kfast.timelines.summaries import Measures, Part, known_from, longest_wait, measure, no_failure
 
-__all__ = ["NOT_MODELLED", "Answered", "FailureTimeline", "Question", "timeline"]
+__all__ = [
+    "LOSSES", "NOT_MODELLED", "Answered", "FailureTimeline", "Question", "timeline",
+]
 
 Ints = npt.NDArray[np.int64]
 
-MOST_SAMPLES = 100_000
 MILLION = 1_000_000
-LOSSES = ("process", "host")
 
 NOT_MODELLED = (
     "not modelled: pauses of the JVM, bursts of reconnects and of full fetch sessions, queues of "
@@ -60,69 +60,6 @@ NOT_MODELLED = (
     "transactions, log recovery, quotas, other events in the controller's queue, tiered storage, "
     "ZooKeeper's own leader election"
 )
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is asked of every failure.
-
-    Attributes
-    ----------
-    params : Parameters
-    settings : Settings
-    samples, seed : int
-    horizon : int
-        Microseconds.
-    loss : {"process", "host"}
-    """
-
-    params: Parameters
-    settings: Settings
-    samples: int
-    seed: int
-    horizon: int
-    loss: str
-
-    @classmethod
-    def of(
-        cls, state: ClusterState, params: Any, settings: Any, profile: str, samples: Any,
-        seed: Any, horizon: str, loss: str,
-    ) -> Question:
-        """Check the arguments of a question; refuses what could overflow."""
-        if loss not in LOSSES:
-            raise ArgumentError(f"loss is {shown(loss)}; right is {' or '.join(LOSSES)}")
-        until = parse_time("horizon", horizon)
-        if not until:
-            raise ArgumentError("horizon is 0; right is a time such as 1h")
-        if state.n_partitions * until >= 2**62:
-            raise ArgumentError(
-                f"{state.n_partitions} partitions times a horizon of {until} us is "
-                f"{state.n_partitions * until}, and sums are below 2^62: give a shorter horizon"
-            )
-        parameters = Parameters.of(params, profile=profile)
-        parameters.check_sums(state.replicas.size)
-        return cls(
-            parameters, Settings.of(settings),
-            arguments.whole("samples", samples, 1, MOST_SAMPLES),
-            arguments.whole("seed", seed, 0, 2**64 - 1), until, loss,
-        )
-
-    def draw(self, n_brokers: int, patterns: int) -> Draws:
-        """What is drawn for a failure of so many brokers."""
-        return draw(
-            self.params, n_brokers, self.samples, seed=self.seed, scenario=0, patterns=patterns
-        )
-
-    @property
-    def assumptions(self) -> list[str]:
-        """Every default that is used, in sentences."""
-        defaults = [one.name for one in self.params.by_name.values() if not one.overridden]
-        settings = ", ".join(f"{name}={value}" for name, value in self.settings.by_name.items())
-        return [
-            f"settings: {settings}",
-            f"parameters by default: {', '.join(defaults)}" if defaults else
-            "no parameter is a default",
-        ]
 
 
 class Answered:
@@ -158,6 +95,8 @@ class FailureTimeline(Answered):
     central : Part or None
         Events and times of the samples that have the order of events of the central one; None
         where no broker fails.
+    gone : (lost partitions,) int64, optional
+        Of a controlled shutdown: when each old leader ceases to lead, in the central sample.
     """
 
     state: ClusterState
@@ -167,6 +106,12 @@ class FailureTimeline(Answered):
     measures: Measures
     stages: pa.Table
     central: Part | None = None
+    gone: Ints | None = None
+
+    @property
+    def controlled(self) -> bool:
+        """Whether the brokers shut down in order."""
+        return self.gone is not None
 
     @property
     def summary(self) -> pa.Table:
@@ -184,13 +129,17 @@ class FailureTimeline(Answered):
         schedule, recording, times, _ = self.central
         sample = int(np.flatnonzero(schedule.samples == 0)[0])
         return partition_table(
-            recording, times, sample, known_from(self.question.settings, self.question.loss)
+            recording, times, sample, known_from(self.question.settings, self.question.loss),
+            self.gone,
         )
 
     @cached_property
     def sensitivity(self) -> pa.Table:
-        """What `led_max_us` depends on (`schema.TIMELINE_SENSITIVITY`), in the central sample."""
-        if self.central is None:
+        """What `led_max_us` depends on (`schema.TIMELINE_SENSITIVITY`), in the central sample.
+
+        Of a failure; it has no rows for a controlled shutdown.
+        """
+        if self.central is None or self.controlled:
             return TIMELINE_SENSITIVITY.schema.empty_table()
         sample = CentralSample(
             self.state, self.broker_ids,
@@ -229,6 +178,7 @@ def timeline(
     broker_ids: Iterable[int] = (),
     *,
     controller_fails: bool = False,
+    controlled: bool = False,
     params: Parameters | Mapping[str, str] | None = None,
     settings: Settings | Mapping[str, int] | None = None,
     profile: str = "default",
@@ -248,6 +198,8 @@ def timeline(
     controller_fails : bool
         The active controller fails too: in ZooKeeper mode one of these brokers (the cluster's
         `controller_id`, or the only one that is given), in KRaft a node of its own.
+    controlled : bool
+        They do not fail: they ask for their controlled shutdown at one instant, and stop.
     params : Parameters, or mapping of str to str, optional
         Parameters in place of the defaults: {"epoch_sync": "800us"}; see `read_params`.
     settings : mapping of str to int, optional
@@ -266,11 +218,13 @@ def timeline(
     ------
     ArgumentError
         A broker is unknown or down; nobody fails, or nobody is left; a parameter or setting is
-        unknown or outside its range.
+        unknown or outside its range; `controlled` goes without a broker, or with a loss of hosts.
     """
     check_instance("state", state, ClusterState)
     question = Question.of(state, params, settings, profile, samples, seed, horizon, loss)
     ids = check_brokers(state, broker_ids)
+    if controlled:
+        return _controlled(state, ids, question, controller_fails=controller_fails)
     controller = controller_place(state, ids, controller_fails)
     if controller is not None and not state.is_kraft and not ids:
         ids, controller = (state.controller_id,), 0
@@ -289,6 +243,33 @@ def timeline(
     central = next(part for part in parts if 0 in part[0].samples)
     return FailureTimeline(
         state, ids, controller is not None, question, measures, stage_table(parts), central
+    )
+
+
+def _controlled(
+    state: ClusterState, ids: tuple[int, ...], question: Question, *, controller_fails: bool
+) -> FailureTimeline:
+    """The timeline of a controlled shutdown."""
+    controller = controller_place(state, ids, controller_fails)
+    if state.is_kraft and controller_fails:
+        raise ArgumentError(
+            "controller_fails goes without controlled: a KRaft controller leads no partition of "
+            "topics, and is no broker that shuts down"
+        )
+    if controller is not None and not ids:
+        ids = (state.controller_id,)
+    if not ids:
+        raise ArgumentError("broker_ids is empty: who shuts down?")
+    if question.loss != "process":
+        raise ArgumentError("loss is of brokers that fail; controlled goes with process")
+    if len(ids) >= int(state.up.sum()):
+        raise ArgumentError("every broker that is up shuts down: nobody is left to lead")
+    part, times, measures = shutdown_part(
+        state, ids, question, takes_over=controller is not None
+    )
+    return FailureTimeline(
+        state, ids, controller is not None, question, measures, stage_table([part]), part,
+        times.gone[0],
     )
 
 

@@ -77,6 +77,7 @@ def _apply(
     arguments = (counts.applied, counts.meta, live, arrivals, costs, visible)
     takes = np.empty((broker_takes.take(*arguments, np.empty((0, 7), np.int64)), 7), np.int64)
     broker_takes.take(*arguments, takes)
+    times.takes = takes
     sample, broker, i, j, begin, base, end = np.ascontiguousarray(takes.T)
     median = median_broker(visible.reshape(samples * n_events, live.size))
     seen = median.reshape(samples, n_events)[sample, j]

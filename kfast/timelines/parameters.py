@@ -157,6 +157,13 @@ PARAMETERS: Mapping[str, Parameter] = MappingProxyType({one.name: one for one in
     _us("load_fixed", 2_000, 500, 20_000, "a broker's metadata load, fixed part", _KNOWN),
     _us("net", 500, 100, 2_000, "one way between two machines", _KNOWN),
     _us("activate", 100_000, 3_000, 3_000_000, "activation of a KRaft controller", _LIVE),
+    _us("stop", 2_000_000, 380_000, 3_500_000, "from a broker's leave to stop to its end", _LIVE),
+    _us("boot", 8_000_000, 2_000_000, 22_500_000, "from a broker's start to its registration",
+        _LIVE),
+    _us("recover", 2_500_000, 80_000, 17_400_000, "from a broker's registration to its return",
+        _LIVE),
+    _us("isr_join", 700_000, 200_000, 6_600_000,
+        "from a broker's return, or its catching up, to the last ISR that it joins", _LIVE),
 )})
 """Every parameter with its default, in the order in which samples are drawn."""
 

@@ -20,13 +20,13 @@ from kfast.timelines.recording import Recording
 from kfast.timelines.stages import Times
 from kfast.timelines.zk_steps import final_publications
 
-__all__ = ["partition_table"]
+__all__ = ["led_instants", "led_places", "partition_table"]
 
 Ints = npt.NDArray[np.int64]
 
 
 def partition_table(
-    recording: Recording, times: Times, sample: int, known_from: int
+    recording: Recording, times: Times, sample: int, known_from: int, gone: Ints | None = None
 ) -> pa.Table:
     """Every partition that loses its leader (`schema.TIMELINE_PARTITIONS`), the worst first.
 
@@ -38,22 +38,20 @@ def partition_table(
         Place of the central sample among those of `times`.
     known_from : int
         Microseconds after which clients know that the old leader is gone.
+    gone : (lost rows,) int64, optional
+        When each old leader ceases to lead; not given: at the failure.
     """
     led = led_places(recording)
-    began, end = times.led.begin[sample : sample + 2]
-    progressions = times.led.rows[began:end]
-    n = progressions[:, N]
-    assert int(n.sum()) == led.size, "a partition has an instant, and an instant a partition"
-    base, offset, step = (np.repeat(progressions[:, column], n) for column in range(3))
-    place = np.arange(led.size) - np.repeat(np.cumsum(n) - n, n) + 1
+    instants, seen = led_instants(led, times, sample)
     led_us = np.full(recording.rows.size, -1, np.int64)
     visible_us = led_us.copy()
-    led_us[led] = base + round_up(offset + place * step)
-    visible_us[led] = np.repeat(progressions[:, VISIBLE], n)
+    led_us[led], visible_us[led] = instants, seen
     lost = np.flatnonzero(recording.lost)
+    leaderless_us = np.maximum(led_us[lost] - (0 if gone is None else gone), 0)
     # Those that nobody leads in the end wait longest.
     wait = np.where(led_us[lost] < 0, np.iinfo(np.int64).max, led_us[lost])
-    lost = lost[np.argsort(-wait, kind="stable")]
+    order = np.argsort(-wait, kind="stable")
+    lost, leaderless_us = lost[order], leaderless_us[order]
     state, rows = recording.state, recording.rows[lost]
     leader, offline = recording.final_leader[lost], led_us[lost] < 0
 
@@ -64,11 +62,24 @@ def partition_table(
         "topic": topic_names(state, rows), "partition": pa.array(state.partition[rows]),
         "failed_leader": pa.array(state.broker_id[recording.first["leader"][lost]]),
         "leader": known(state.broker_id[leader]),
-        "led_us": known(led_us[lost]), "visible_us": known(visible_us[lost]),
+        "led_us": known(led_us[lost]), "leaderless_us": known(leaderless_us),
+        "visible_us": known(visible_us[lost]),
         "reachable_us": known(
             np.maximum(np.maximum(led_us[lost], visible_us[lost]), known_from)
         ),
     })
+
+
+def led_instants(led: Ints, times: Times, sample: int) -> tuple[Ints, Ints]:
+    """When each row of `led_places` is led again, and when clients see that."""
+    began, end = times.led.begin[sample : sample + 2]
+    progressions = times.led.rows[began:end]
+    n = progressions[:, N]
+    assert int(n.sum()) == led.size, "a partition has an instant, and an instant a partition"
+    base, offset, step = (np.repeat(progressions[:, column], n) for column in range(3))
+    place = np.arange(led.size) - np.repeat(np.cumsum(n) - n, n) + 1
+    instants = base + round_up(offset + place * step)
+    return instants, np.repeat(progressions[:, VISIBLE], n)
 
 
 def led_places(recording: Recording) -> Ints:

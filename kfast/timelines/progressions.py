@@ -18,10 +18,11 @@ import numpy.typing as npt
 
 from kfast.kernels import progressions as kernel
 
-__all__ = ["BrokerProgressions", "Progressions", "quantile", "round_up", "waiting_quantile"]
+__all__ = ["FAR", "BrokerProgressions", "Progressions", "quantile", "round_up", "waiting_quantile"]
 
 Ints = npt.NDArray[np.int64]
 FAR = 2**52
+"""Microseconds that no instant reaches."""
 N, VISIBLE, BROKER = 3, 4, 5
 """Columns of `Progressions.rows`."""
 
@@ -104,6 +105,13 @@ class Progressions:
             places = np.arange(part.rows.shape[0]) + np.repeat(before, np.diff(part.begin))
             rows[places] = part.rows
         return Progressions(self.begin + other.begin, rows)
+
+    @property
+    def shown_at_once(self) -> Progressions:
+        """The same, where clients see each leader when it leads."""
+        rows = self.rows.copy()
+        rows[:, VISIBLE] = 0
+        return Progressions(self.begin, rows)
 
     def hidden_until(self, instant: int) -> Progressions:
         """The same, where clients see no leader before an instant."""

@@ -22,11 +22,13 @@ from kfast.state import ClusterState
 from kfast.state.min_isr import is_under_min_isr, partition_min_isr
 from kfast.state.records import Rows, Slots, n_bits
 
-__all__ = ["NEVER", "RecordedEvent", "Recording", "holds", "record_failure"]
+__all__ = ["NEVER", "SHUTDOWN", "RecordedEvent", "Recording", "holds", "record_failure"]
 
 Bits = npt.NDArray[np.bool_]
 Records = npt.NDArray[Any]
 NEVER = -1
+SHUTDOWN = "controlled_shutdown"
+"""Event of a ZooKeeper-mode controller of which a broker asks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +90,8 @@ class Recording:
     live_before : (n,) uint64
         Slots of each row that were live before.
     events : list of RecordedEvent
-    takes_over : bool
-        ZooKeeper mode: the first event is that of the controller that takes over.
+    takeover : int
+        ZooKeeper mode: number of the event that is a controller's that takes over; or NEVER.
     """
 
     state: ClusterState
@@ -100,7 +102,7 @@ class Recording:
     last: Records
     live_before: Slots
     events: list[RecordedEvent]
-    takes_over: bool
+    takeover: int
 
     @cached_property
     def final_leader(self) -> Rows:
@@ -188,7 +190,8 @@ def record_failure(
         events.append(RecordedEvent(part, happened.outcome, at, records.take(at), after))
         records[at] = after
     return Recording(
-        state, dead, state.up.copy(), rows, first, records, live_before, events, takes_over
+        state, dead, state.up.copy(), rows, first, records, live_before, events,
+        0 if takes_over else NEVER,
     )
 
 

@@ -31,6 +31,11 @@ Ints = npt.NDArray[np.int64]
 Groups = tuple[tuple[int, ...], ...]
 Row = dict[str, Any]
 
+COUNTED = {
+    "controller.quorum.voters": "controllers", "controlled.shutdown.max.retries": "attempts",
+}
+"""Settings that are no time, and what they count."""
+
 THOUSAND = 1000
 """A phase is from 0 to below 1, and is shown in thousandths."""
 
@@ -149,7 +154,7 @@ def _settings(sample: CentralSample, end: int) -> Iterator[Row]:
             halves = _halving({name: (least, value)}, timed, end)
         yield {
             "name": name, "kind": "setting", "low": low, "high": high, "value": value,
-            "unit": "ms" if name != "controller.quorum.voters" else "controllers",
+            "unit": COUNTED.get(name, "ms"),
             "led_max_us_at_low": at_low, "led_max_us_at_high": at_high,
             "halves_at": halves.get(name),
         }

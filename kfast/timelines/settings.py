@@ -1,7 +1,7 @@
 """Settings of Kafka and ZooKeeper that times follow from, by their own names.
 
 Source: docs/timeline.md, section "Settings"; Kafka 3.9, `ZkConfigs`, `KRaftConfigs`,
-`QuorumConfig`, `CommonClientConfigs`.
+`QuorumConfig`, `ServerConfigs`, `CommonClientConfigs`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LARGEST_MS = 2**31 - 1
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings in milliseconds, but `quorum_voters`; the defaults are those of Kafka 3.9.
+    """Settings in milliseconds, but two counts; the defaults are those of Kafka 3.9.
 
     Attributes
     ----------
@@ -39,6 +39,10 @@ class Settings:
         request.timeout.ms and retry.backoff.max.ms of clients.
     quorum_voters : int
         Controllers in controller.quorum.voters.
+    retry_backoff : int
+        retry.backoff.ms of clients.
+    shutdown_backoff, shutdown_retries : int
+        controlled.shutdown.retry.backoff.ms, controlled.shutdown.max.retries
     """
 
     zookeeper_session: int = 18_000
@@ -50,6 +54,9 @@ class Settings:
     request_timeout: int = 30_000
     retry_backoff_max: int = 1_000
     quorum_voters: int = 3
+    retry_backoff: int = 100
+    shutdown_backoff: int = 5_000
+    shutdown_retries: int = 3
 
     @classmethod
     def of(cls, values: Any = None) -> Settings:
@@ -106,5 +113,8 @@ SETTINGS: Mapping[str, str] = MappingProxyType({
     "request.timeout.ms": "request_timeout",
     "retry.backoff.max.ms": "retry_backoff_max",
     "controller.quorum.voters": "quorum_voters",
+    "retry.backoff.ms": "retry_backoff",
+    "controlled.shutdown.retry.backoff.ms": "shutdown_backoff",
+    "controlled.shutdown.max.retries": "shutdown_retries",
 })
 """Field of `Settings` of each setting."""

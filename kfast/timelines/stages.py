@@ -50,6 +50,10 @@ class Times:
         When the controller sent, or committed.
     visible : list of (S, live brokers) int64
         When brokers answer clients with the new leaders.
+    begun : list of (S, N) int64
+        ZooKeeper mode: when each broker begins to apply what was published.
+    takes : (R, 7) int64
+        KRaft: sample, broker, first and last operation, begin, when it shows them, and end.
     """
 
     stages: list[Stage] = field(default_factory=list)
@@ -58,6 +62,8 @@ class Times:
     shrunk: Progressions = field(default_factory=Progressions.none)
     published: list[Ints] = field(default_factory=list)
     visible: list[Ints] = field(default_factory=list)
+    begun: list[Ints] = field(default_factory=list)
+    takes: Ints = field(default_factory=lambda: np.empty((0, 7), np.int64))
 
     def add_brokers(
         self, event: int, name: str, begin: Ints, end: Ints, items: Ints,

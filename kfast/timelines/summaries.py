@@ -16,6 +16,7 @@ from kfast.timelines.detection import Schedule
 from kfast.timelines.progressions import (
     BROKER,
     N,
+    Progressions,
     quantile,
     round_up,
     waiting_quantile,
@@ -24,7 +25,10 @@ from kfast.timelines.recording import Recording
 from kfast.timelines.settings import Settings
 from kfast.timelines.stages import Times
 
-__all__ = ["Measures", "Part", "known_from", "longest_wait", "measure", "no_failure"]
+__all__ = [
+    "Measures", "Part", "known_from", "led_measures", "longest_wait", "measure", "no_failure",
+    "slowest",
+]
 
 Ints = npt.NDArray[np.int64]
 Part = tuple[Schedule, Recording, Times, Mapping[str, Ints]]
@@ -82,10 +86,10 @@ def measure(parts: Sequence[Part], settings: Settings, horizon: int, loss: str) 
             whole = values.setdefault(name, np.zeros(samples, np.int64))
             whole[schedule.samples] = column
     recording = central[1]
-    binding, slowest = _slowest(*central[:3])
+    binding, broker = slowest(*central[:3])
     return Measures(
         values, int(recording.lost.sum()), recording.offline_partitions, under_min, binding,
-        slowest,
+        broker,
     )
 
 
@@ -109,20 +113,35 @@ def _measure_samples(
         "isr_max_us": np.maximum(shrunk.last, led.last),
         "leaderless_partition_s": led.sum_until(horizon),
     }
-    if led.rows.size:
-        led_by_clients = led.hidden_until(known_from(settings, loss))
-        wait = 1200 * settings.retry_backoff_max
-        late = 2 * drawn["net"]
-        values |= {
-            "first_led_us": led.first, "led_max_us": led.last,
-            **{f"led_p{percent}_us": quantile(led, percent) for percent in (50, 99)},
-            **{f"served_p{percent}_us": waiting_quantile(led_by_clients, percent, wait, late)
-               for percent in (50, 99)},
-        }
-    return values
+    wait = 1200 * settings.retry_backoff_max
+    return values | led_measures(
+        led, led.hidden_until(known_from(settings, loss)), wait, 2 * drawn["net"]
+    )
 
 
-def _slowest(
+def led_measures(
+    led: Progressions, led_by_clients: Progressions, wait: int, late: Ints
+) -> dict[str, Ints]:
+    """When partitions are led again, and when clients reach their leaders.
+
+    Parameters
+    ----------
+    led, led_by_clients : Progressions
+        The same partitions; those of clients have the instants at which they see the leaders.
+    wait, late
+        As of `waiting_quantile`.
+    """
+    if not led.rows.size:
+        return {}
+    return {
+        "first_led_us": led.first, "led_max_us": led.last,
+        **{f"led_p{percent}_us": quantile(led, percent) for percent in (50, 99)},
+        **{f"served_p{percent}_us": waiting_quantile(led_by_clients, percent, wait, late)
+           for percent in (50, 99)},
+    }
+
+
+def slowest(
     schedule: Schedule, recording: Recording, times: Times
 ) -> tuple[str | None, int | None]:
     """What the partition that is led last waits for most, and its leader; in the central sample."""

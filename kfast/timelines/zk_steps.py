@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kfast.journal import Outcome
 from kfast.journal.outcome import LEADER_AND_ISR, UPDATE_METADATA
 from kfast.state.records import Rows
-from kfast.timelines.recording import NEVER, Bits, RecordedEvent, Recording, holds
+from kfast.timelines.recording import NEVER, SHUTDOWN, Bits, RecordedEvent, Recording, holds
 
 __all__ = ["ControllerStep", "Publication", "controller_steps", "final_publications"]
 
@@ -31,6 +31,7 @@ STAGES = {
     "replicas to OnlineReplica": ALL_REPLICAS,
     "replicas to OfflineReplica": OFFLINE,
     "partitions to OnlinePartition (OFFLINE)": ELECTIONS,
+    "partitions to OnlinePartition (CONTROLLED_SHUTDOWN)": ELECTIONS,
 }
 """Stage of each step of the journal that costs the controller time."""
 
@@ -142,7 +143,8 @@ def _batches(event: RecordedEvent, number: int) -> Iterator[_Batch]:
     stages = {step: STAGES[action] for step, action in enumerate(outcome.actions)
               if action in STAGES and (STAGES[action] == CONTEXT or tried.get(step))}
     n_brokers = outcome.broker_id.size
-    replicas = sum(tried[step] for step, stage in stages.items() if stage == OFFLINE)
+    moved = (OFFLINE, ELECTIONS) if outcome.event == SHUTDOWN else (OFFLINE,)
+    replicas = sum(tried[step] for step, stage in stages.items() if stage in moved)
     for step, stage in stages.items():
         entries, announced = np.zeros(n_brokers, np.int64), 0
         for sent in outcome.all_sent:
@@ -177,7 +179,7 @@ def _step(
     recording: Recording, number: int, batch: _Batch, last: Counts, elected_by: Counts
 ) -> ControllerStep:
     event = recording.events[batch.event]
-    starting = recording.takes_over and batch.event == 0
+    starting = recording.takeover == batch.event
     leader = event.after["leader"].astype(np.int32)
     if starting and batch.stage != ELECTIONS:
         leader[event.elected] = -1
@@ -194,7 +196,9 @@ def _step(
     cpu: dict[str, int] = {}
     fixed: tuple[str, ...] = ()
     reads: tuple[int, ...] = (batch.tried,)
-    if batch.stage == CONTEXT:
+    if batch.stage == CONTEXT and not starting:
+        reads = ()
+    elif batch.stage == CONTEXT:
         fixed, reads = ("failover_fixed",), (state.n_topics, state.n_partitions)
     elif batch.stage == ALL_REPLICAS:
         cpu, reads = {"zk_start": state.n_partitions}, ()
@@ -208,13 +212,15 @@ def _step(
 
 def _leads_on(recording: Recording, batch: _Batch, leader: Rows) -> Counts:
     """(N,) partitions in the requests of a batch that brokers lead on with the epoch they have."""
-    if batch.stage == OFFLINE and recording.takes_over and batch.event == 0:
+    if batch.stage == OFFLINE and recording.takeover == batch.event:
         return _leads_on_beside_dead(recording, batch, leader)
     if batch.stage == OFFLINE:
         event = recording.events[batch.event]
         gone = np.zeros(recording.dead.size, np.bool_)
         gone[list(event.group)] = True
         hosted = holds(gone, recording.replicas[event.at]).any(axis=1)
+        if event.outcome.event == SHUTDOWN:  # Only what the broker followed is taken from it.
+            hosted &= ~event.elected
         return _by_broker(recording, leader[hosted & ~batch.began])
     if batch.stage != ALL_REPLICAS:
         return np.zeros(batch.entries.size, np.int64)

@@ -112,5 +112,6 @@ def _publish(
         np.full(live.size, sent.announced), live,
     )
     times.published.append(at)
+    times.begun.append(base)
     times.visible.append(end[:, live])
     return end

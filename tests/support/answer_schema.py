@@ -57,6 +57,7 @@ EXAMPLES = [
     ("restart", *DESCRIBE, "--broker", 105),
     ("restart", *DESCRIBE, "--seconds-per-broker", 180, "--by-rack"),
     ("timeline", *DESCRIBE, "--brokers", 105, "--samples", 20),
+    ("timeline", *DESCRIBE, "--brokers", 105, "--controlled", "--samples", 20),
     ("timeline", *DESCRIBE, "--controller", "zk-3.9", "--racks", "a", "--samples", 20),
     ("timeline", *DESCRIBE, "--controller", "kraft-4.1", "--controller-fails", "--samples", 20),
     ("timeline", *DESCRIBE, "--each-rack", "--samples", 20),

@@ -118,12 +118,13 @@ class Twin:
         for row, leader, epoch, isr in entries:
             p = self.partitions.get(row)
             known = None if p is None else p.by_broker.get(broker, p.epoch)
-            kind, first = "follow", (2, 0)
+            kind, first = "follow", (2, self.follow_rank(row, broker))
             clean = not set(isr) & self.dead
             if leader == broker and known is not None and epoch > known:
                 fresh = p.lost and p.led is None
                 ends = p.dirty and clean and not fresh
-                kind, first = "epoch_sync", (0, (1 if clean else 0) if fresh else 3 - ends)
+                rank = self.leader_rank(row, broker, clean)
+                kind, first = "epoch_sync", (0, rank if fresh else 3 - ends)
             elif leader == broker:
                 ends = p is not None and p.dirty and p.shrunk is None and clean
                 kind, first = "isr_only", (1, 1 - ends)
@@ -131,10 +132,23 @@ class Twin:
         nanos = 0
         for first, row, kind, epoch, clean in sorted(order):
             nanos += self.values[kind]
+            if kind == "follow":
+                self.followed(row, broker, base + up(nanos))
             if kind != "follow" and row in self.partitions:
                 self.push(base + up(nanos), "applied", row, broker, epoch, clean,
                           (group, first), base, nanos)
         return base + up(nanos)
+
+    def leader_rank(self, row, broker, clean):
+        """Place of a partition among those that a broker leads that nobody led: below 2."""
+        return 1 if clean else 0
+
+    def follow_rank(self, row, broker):
+        """Place of a partition among those that a broker follows; equals stand by row."""
+        return 0
+
+    def followed(self, row, broker, at):
+        """A broker has become a follower: what that ends is for others to say."""
 
     def applied(self, row, broker, epoch, clean, group, base, nanos):
         """A broker leads a partition, by what it was told."""
@@ -182,19 +196,22 @@ class ZooKeeperTwin(Twin):
     def steps(self, number):
         """Steps of one event: what each takes the controller, and what it sends."""
         outcome, values = self.recording.events[number].outcome, self.values
-        requests = outcome.requests.to_pylist()
+        requests = [row for row in outcome.requests.to_pylist() if row["isr"] is not None]
         announced = outcome.update_metadata.to_pylist()
         named = [row["step"] for row in announced]
         moves = [row["step"] for row in outcome.transitions.to_pylist()]
-        takes_over = self.recording.takes_over and number == 0
+        takes_over = self.recording.takeover == number
         state, steps = self.recording.state, []
         offline = sum(
             moves.count(step) for step, action in enumerate(outcome.actions)
             if action == "replicas to OfflineReplica"
         )
+        if outcome.event == "controlled_shutdown":
+            offline += outcome.elections.num_rows
         for step, action in enumerate(outcome.actions):
-            tried = moves.count(step) if not action.endswith("(OFFLINE)") else sum(
-                row["step"] == step for row in outcome.elections.to_pylist())
+            tried = moves.count(step)
+            if action.startswith("partitions to OnlinePartition"):
+                tried = sum(row["step"] == step for row in outcome.elections.to_pylist())
             announces = action == "announce the live brokers"
             if action == "partitions to OfflinePartition" or not (tried or announces):
                 continue
@@ -206,7 +223,9 @@ class ZooKeeperTwin(Twin):
                     writes += row["version"] - self.versions[row["partition_row"]]
                     self.versions[row["partition_row"]] = row["version"]
             took = 0
-            if announces:
+            if announces and not takes_over:
+                took = 0
+            elif announces:
                 took = values["failover_fixed"] + self.store(state.n_topics, "zk_read")
                 took += self.store(state.n_partitions, "zk_read")
             elif action == "replicas to OnlineReplica":
@@ -278,7 +297,7 @@ class QuorumTwin(Twin):
         self.free, self.next = 0, 0
         self.inbox = {broker: [] for broker in self.live}
         self.working = dict.fromkeys(self.live, False)
-        self.known = {}
+        self.known, self.elected_in = {}, {}
         for number, start in enumerate(starts):
             self.push(start, "decide", number)
 
@@ -306,14 +325,15 @@ class QuorumTwin(Twin):
             return
         self.working[broker] = True
         last = {}
-        for _number, changes in self.inbox[broker]:
+        for number, changes in self.inbox[broker]:
             for change in changes:
                 row = change["partition_row"]
                 leader, isr = self.known.get((broker, row), (None, None))
-                if change["leader"] is not None:
-                    leader = change["leader"]
                 if leader is None:
                     leader = self.first_leader(row)
+                if change["leader"] not in (None, leader):
+                    leader = change["leader"]
+                    self.elected_in[broker, row] = number
                 self.known[broker, row] = leader, change["isr"] or isr or ()
                 last[row] = (row, leader, change["leader_epoch"], self.known[broker, row][1])
         group = self.inbox[broker][0][0]

@@ -98,6 +98,24 @@ class QuorumEvents:
         self._stopped_cleanly.add(broker_id)
         return events + self._record(controller.fence_broker(broker_id))
 
+    def shutdowns_requested(self, broker_ids: Iterable[int]) -> list[EventOutcome]:
+        """One broker after another asked for its shutdown (sections 6.3 and 6.4)."""
+        controller, events = self.controller, []
+        for broker in self._checked(broker_ids, up=True):
+            leads = broker_events.has_leaderships(controller, controller.broker_row(broker))
+            self._stopped_cleanly.add(broker)
+            step = controller.begin_controlled_shutdown if leads else controller.fence_broker
+            events += self._record(step(broker))
+        return events
+
+    def shutdowns_completed(self, broker_ids: Iterable[int]) -> list[EventOutcome]:
+        """One broker after another was fenced, those that were not at once (section 6.1)."""
+        controller, events = self.controller, []
+        for broker in broker_ids:
+            if self.state.up[controller.broker_row(broker)]:
+                events += self._record(controller.fence_broker(broker))
+        return events
+
     def stopped_cleanly(self, broker_id: int) -> bool:
         """Whether the last shutdown of a registered broker was controlled (section 6.7)."""
         return self.controller.broker_row(broker_id) >= 0 and broker_id in self._stopped_cleanly

@@ -49,11 +49,21 @@ class ZkEvents:
 
     def brokers_shut_down_in_order(self, broker_ids: Iterable[int]) -> list[EventOutcome]:
         """One broker after another asked for its shutdown, and vanished (sections 6.3, 6.2)."""
-        events = []
-        for broker in broker_ids:
-            events.append(self._record(self.controller.controlled_shutdown(broker)))
-            events.append(self._record(self.controller.on_broker_failure([broker])))
-        return events
+        return [
+            event for broker in broker_ids
+            for step in (self.shutdowns_requested, self.shutdowns_completed)
+            for event in step([broker])
+        ]
+
+    def shutdowns_requested(self, broker_ids: Iterable[int]) -> list[EventOutcome]:
+        """One broker after another asked for its shutdown (section 6.3)."""
+        return [
+            self._record(self.controller.controlled_shutdown(broker)) for broker in broker_ids
+        ]
+
+    def shutdowns_completed(self, broker_ids: Iterable[int]) -> list[EventOutcome]:
+        """Brokers vanished, in one event (section 6.2)."""
+        return self.brokers_failed(broker_ids)
 
     def stopped_cleanly(self, broker_id: int) -> bool:  # noqa: ARG002 - nobody asks
         """Yes: the controller does not ask how a broker had stopped."""

@@ -1,0 +1,285 @@
+"""When the steps of a controlled shutdown happen, and how long partitions have no leader.
+
+The old leader leads until it has applied that another one does; nobody leads between that and the
+new leader's application. These two instants are taken for every partition in every sample.
+
+Source: docs/timeline.md, section "Controlled shutdown".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kfast.timelines.kraft_counts import TakeCounts, take_counts
+from kfast.timelines.kraft_times import quorum_times
+from kfast.timelines.partition_times import led_instants, led_places
+from kfast.timelines.progressions import FAR, round_up
+from kfast.timelines.recording import NEVER
+from kfast.timelines.settings import Settings
+from kfast.timelines.shutdown_recording import Shutdown
+from kfast.timelines.stages import Stage, Times
+from kfast.timelines.zk_steps import ControllerStep, controller_steps
+from kfast.timelines.zk_times import zookeeper_times
+
+__all__ = ["ShutdownTimes", "shutdown_times"]
+
+Ints = npt.NDArray[np.int64]
+Values = Mapping[str, Ints]
+
+FIRST_HEARTBEAT_US = 50_000
+"""A broker that was not let go asks again so soon. Source: Kafka 3.9, BrokerLifecycleManager."""
+
+
+@dataclass(frozen=True, eq=False)
+class ShutdownTimes:
+    """When what happens, in every sample.
+
+    Attributes
+    ----------
+    times : Times
+    starts : (S, E) int64
+        When each event can begin.
+    released : (S, brokers) int64
+        When each broker may go, in the order in which they ask.
+    stopped : (S, brokers) int64
+    gone : (S, lost rows) int64
+        When each old leader ceases to lead.
+    leaderless : (S,) int64
+        Partition-microseconds without a leader, of partitions that have one in the end.
+    """
+
+    times: Times
+    starts: Ints
+    released: Ints
+    stopped: Ints
+    gone: Ints
+    leaderless: Ints
+
+
+def shutdown_times(
+    shutdown: Shutdown, values: Values, settings: Settings, phases: npt.NDArray[np.float64], *,
+    serial: bool,
+) -> ShutdownTimes:
+    """Let brokers ask, the controller decide, and brokers apply it.
+
+    Parameters
+    ----------
+    shutdown : Shutdown
+    values : mapping of str to (S,) int64
+        Every parameter.
+    settings : Settings
+    phases : (S, N) float64
+        KRaft: where in its interval each broker's heartbeat stands, from 0 to 1.
+    serial : bool
+        ZooKeeper mode: requests to ZooKeeper go one by one.
+    """
+    if shutdown.departure == NEVER:
+        return _quorum(shutdown, values, settings, phases)
+    return _zookeeper(shutdown, values, settings, serial=serial)
+
+
+# --- ZooKeeper mode ------------------------------------------------------------------------------
+
+
+def _zookeeper(
+    shutdown: Shutdown, values: Values, settings: Settings, *, serial: bool
+) -> ShutdownTimes:
+    recording, steps = shutdown.recording, controller_steps(shutdown.recording)
+    n, net = values["net"].size, values["net"]
+    starts = np.zeros((n, len(recording.events)), np.int64)
+    released = np.zeros((n, len(shutdown.brokers)), np.int64)
+    due, number = np.repeat(net[:, None], len(shutdown.brokers), axis=1), 0
+
+    def timed(until: int) -> Times:
+        """Times of the events before one; how later ones begin does not change them."""
+        some = [step for step in steps if step.event < until]
+        return zookeeper_times(some, starts, values, recording.live, serial=serial)
+
+    for at, asking in enumerate(shutdown.requests):
+        numbers = np.arange(number, number + len(asking))
+        starts[:, numbers] = due[:, list(asking)]
+        number += len(asking)
+        times = timed(number)
+        answered = np.stack([_ended(times, starts, one) for one in numbers.tolist()], axis=1)
+        released[:, list(asking)] = answered + net[:, None]
+        # One that is not let go waits; after its last attempt it stops all the same.
+        last = at + 1 == len(shutdown.requests)
+        left = shutdown.still_leads if last else shutdown.requests[at + 1]
+        released[:, list(left)] += 1000 * settings.shutdown_backoff
+        due[:, list(left)] = released[:, list(left)] + net[:, None]
+    stopped = released + values["stop"][:, None]
+    starts[:, shutdown.departure] = stopped.max(axis=1) + values["zk_expire_event"]
+    times = timed(shutdown.departure + 1)
+    _add_stops(times, shutdown, released, stopped)
+    gone = np.minimum(
+        _told_by_requests(shutdown, steps, times, values), _by_old_leader(shutdown, released)
+    )
+    leaderless = _leaderless(shutdown, times, gone)
+    return ShutdownTimes(times, starts, released, stopped, gone, leaderless)
+
+
+def _ended(times: Times, starts: Ints, event: int) -> Ints:
+    """(S,) when the controller has handled an event and those before it."""
+    ends = [stage.end for stage in times.stages if stage.broker is None and stage.event <= event]
+    ended: Ints = np.maximum.reduce([starts[:, event], *ends])
+    return ended
+
+
+def _told_by_requests(
+    shutdown: Shutdown, steps: list[ControllerStep], times: Times, values: Values
+) -> Ints:
+    """(S, lost rows) when each old leader has become a follower; never where no request says so.
+
+    So it is in old releases: it leads, as far as it knows, until it stops.
+    """
+    recording = shutdown.recording
+    lost = np.flatnonzero(recording.lost)
+    broker, event = recording.first["leader"][lost], shutdown.left_by[lost]
+    gone = np.full((values["net"].size, lost.size), FAR, np.int64)
+    sent = [step for step in steps if step.publication is not None]
+    for number, step in enumerate(sent):
+        if step.event == shutdown.departure or not step.stage.startswith("elections"):
+            continue
+        own = recording.events[step.event].group[0]
+        mine = np.flatnonzero((event == step.event) & (broker == own))
+        publication = step.publication
+        assert publication is not None, "it is sent"
+        if mine.size and publication.follows[own] >= mine.size:
+            before = (publication.leads[own] * values["epoch_sync"]
+                      + publication.leads_on[own] * values["isr_only"])
+            gone[:, mine] = _followed(times.begun[number][:, own], before, mine.size, values)
+    return gone
+
+
+def _followed(base: Ints, before: Ints, n: int, values: Values) -> Ints:
+    """(S, n) when a broker has become a follower of its n partitions, by topic and number."""
+    nanos = before[:, None] + values["follow"][:, None] * np.arange(1, n + 1)
+    followed: Ints = base[:, None] + round_up(nanos)
+    return followed
+
+
+# --- KRaft ---------------------------------------------------------------------------------------
+
+
+def _quorum(
+    shutdown: Shutdown, values: Values, settings: Settings, phases: npt.NDArray[np.float64]
+) -> ShutdownTimes:
+    recording, counts = shutdown.recording, take_counts(shutdown.recording)
+    voters = settings.quorum_voters
+    starts = np.repeat(values["net"][:, None], len(recording.events), axis=1)
+    times = quorum_times(recording, counts, starts, values, voters=voters)
+    free = np.maximum.reduce([one.end for one in times.stages if one.name == "decide"])
+    staying = np.flatnonzero(recording.live & ~recording.dead)
+    released = np.zeros_like(starts)
+    for place, records in enumerate(shutdown.fencing_records):
+        released[:, place] = times.published[place] + values["net"]
+        if not records:
+            continue
+        caught_up = _reported(times, place, staying, settings, phases) + values["net"]
+        asks = _let_go(times.published[place] + values["net"], caught_up, values, settings)
+        begin = np.maximum(asks + values["net"], free)
+        free = begin + values["kr_fixed"] + round_up(records * values["kr_record"])
+        fenced = free + values["linger"] + values["log_sync"]
+        if voters > 1:
+            fenced = fenced + values["net"] + values["log_sync"]
+        number = len(recording.events) + place
+        times.stages += [
+            Stage(number, "wait for brokers", None, times.published[place], begin,
+                  int(staying.size), "queue"),
+            Stage(number, "decide fencing", None, begin, free, records, "controller"),
+            Stage(number, "commit fencing", None, free, fenced, records, "store"),
+        ]
+        released[:, place] = fenced + values["net"]
+    stopped = released + values["stop"][:, None]
+    gone = np.minimum(
+        _told_by_takes(shutdown, counts, times, values), _by_old_leader(shutdown, released)
+    )
+    _add_stops(times, shutdown, released, stopped)
+    leaderless = _leaderless(shutdown, times, gone)
+    return ShutdownTimes(times, starts, released, stopped, gone, leaderless)
+
+
+def _reported(
+    times: Times, operation: int, staying: Ints, settings: Settings,
+    phases: npt.NDArray[np.float64],
+) -> Ints:
+    """(S,) when the last broker that stays reports that it has applied an operation.
+
+    It reports with its next heartbeat.
+    """
+    sample, broker, i, j, _, _, end = times.takes.T
+    within = (i <= operation) & (operation <= j)
+    applied = np.zeros(phases.shape, np.int64)
+    applied[sample[within], broker[within]] = end[within]
+    interval = max(1000 * settings.broker_heartbeat, 1)
+    offset = (phases * interval).astype(np.int64)
+    beats = offset - (offset - applied) // interval * interval
+    reported: Ints = beats[:, staying].max(axis=1, initial=0)
+    return reported
+
+
+def _let_go(answered: Ints, caught_up: Ints, values: Values, settings: Settings) -> Ints:
+    """(S,) when the broker that leaves asks for the time that is granted."""
+    interval = max(1000 * settings.broker_heartbeat, 1)
+    first = answered + FIRST_HEARTBEAT_US
+    late = caught_up - values["net"] - first
+    asks: Ints = first + np.maximum(-(-late // interval), 0) * interval
+    return asks
+
+
+def _told_by_takes(
+    shutdown: Shutdown, counts: TakeCounts, times: Times, values: Values
+) -> Ints:
+    """(S, lost rows) when each old leader has become a follower of what it led."""
+    recording = shutdown.recording
+    lost = np.flatnonzero(recording.lost)
+    leaders, events = recording.first["leader"][lost], shutdown.left_by[lost]
+    gone = np.full((values["net"].size, lost.size), FAR, np.int64)
+    _, broker, i, j, _, base, _ = times.takes.T
+    for number, event in enumerate(recording.events):
+        own = event.group[0]
+        mine = np.flatnonzero((events == number) & (leaders == own))
+        # Each sample has one take of the broker with this operation; they stand by sample.
+        takes = np.flatnonzero((broker == own) & (i <= number) & (number <= j))
+        if not mine.size or not takes.size:
+            continue
+        leads, leads_on, _ = counts.applied[:, own, i[takes], j[takes]]
+        before = leads * values["epoch_sync"] + leads_on * values["isr_only"]
+        gone[:, mine] = _followed(base[takes], before, mine.size, values)
+    return gone
+
+
+# --- both ----------------------------------------------------------------------------------------
+
+
+def _by_old_leader(shutdown: Shutdown, released: Ints) -> Ints:
+    """(S, lost rows) when the old leader of each row may go."""
+    recording = shutdown.recording
+    place = np.zeros(recording.dead.size, np.int64)
+    place[list(shutdown.brokers)] = np.arange(len(shutdown.brokers))
+    by_row: Ints = released[:, place[recording.first["leader"][recording.lost]]]
+    return by_row
+
+
+def _add_stops(times: Times, shutdown: Shutdown, released: Ints, stopped: Ints) -> None:
+    last = times.stages[-1].event if times.stages else 0
+    times.stages += [
+        Stage(last, "stop", row, released[:, place], stopped[:, place], 1, "disk")
+        for place, row in enumerate(shutdown.brokers)
+    ]
+
+
+def _leaderless(shutdown: Shutdown, times: Times, gone: Ints) -> Ints:
+    """(S,) sum over the partitions that are led again of the time in which nobody led them."""
+    places = np.full(shutdown.recording.rows.size, -1, np.int64)
+    lost = np.flatnonzero(shutdown.recording.lost)
+    places[lost] = np.arange(lost.size)
+    found, led = np.zeros(gone.shape[0], np.int64), led_places(shutdown.recording)
+    for sample in range(gone.shape[0]):
+        instants, _ = led_instants(led, times, sample)
+        found[sample] = np.maximum(instants - gone[sample, places[led]], 0).sum()
+    return found
