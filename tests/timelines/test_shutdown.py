@@ -112,7 +112,7 @@ def test_the_published_shutdowns_of_kafka_1_take_as_long(controller, published):
 
 
 def test_the_laboratory_of_two_million_partitions_is_consistent():
-    """14 brokers and RF 3 are chosen, and that a smaller ISR raises no epoch in KRaft (3.6)."""
+    """14 brokers and RF 3 are chosen, and that a smaller ISR raises no epoch in KRaft."""
     for controller, published in (("zk-2.8", 135.0), ("kraft-4.1", 32.0)):
         state = kfast.generate(
             brokers=14, partitions=2_000_000, controller=controller, placement="uniform"
