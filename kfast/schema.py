@@ -2434,6 +2434,18 @@ TIMELINE_SWEEP = ResultTable(
     "timeline.sweep", "kfast.timeline_sweep(state, scenarios).summary",
     "failures, each by itself, in the order of their numbers", _TIMELINE
 )
+TIMELINE_LEADERLESS = ResultTable(
+    "timeline.leaderless", "kfast.timeline(state, broker_ids).leaderless",
+    "partitions without a leader over time, in steps: each count holds until the next instant",
+    (
+        ResultColumn("at_us", _INT64, "microseconds after the failure"),
+        *_counts(
+            ("leaderless", "partitions without a leader, in the central sample"),
+            ("leaderless_low", "5th percentile of leaderless, or leaderless if less"),
+            ("leaderless_high", "95th percentile of leaderless, or leaderless if more"),
+        ),
+    ),
+)
 TIMELINE_COMPARED = ResultTable(
     "timeline.compared", "kfast.timeline_compare(state, broker_ids).summary",
     "one failure under several variants, in their order",
@@ -2531,6 +2543,6 @@ RESULTS = (
     PREFERRED_LEADERS, SHARDED_TRANSITIONS, SHARDED_ELECTIONS, SHARDED_RECORDS, PIPELINE_RUN,
     PIPELINE_SUMMARIES, PIPELINE_ALERTS, TIMELINE_SUMMARY, TIMELINE_SWEEP, TIMELINE_STAGES,
     TIMELINE_PARTITIONS, TIMELINE_PARAMETERS, TIMELINE_COMPARED, TIMELINE_DIFFERENCES,
-    TIMELINE_SENSITIVITY, TIMELINE_GROWTH, TIMELINE_GROWTH_SENSITIVITY,
+    TIMELINE_LEADERLESS, TIMELINE_SENSITIVITY, TIMELINE_GROWTH, TIMELINE_GROWTH_SENSITIVITY,
 )
 """Every table that kfast gives, in the order of `docs/results.md`."""

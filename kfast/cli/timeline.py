@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
@@ -17,17 +19,32 @@ from kfast.cli.options import (
     list_option,
     names,
     output_options,
+    plot_option,
     take_cluster,
     threads_option,
     top_option,
 )
-from kfast.cli.output import Destination, progress_bar
+from kfast.cli.output import Destination, echo, progress_bar
 from kfast.cli.sweep import KINDS, scenario_options, take_scenarios
 from kfast.cli.timeline_options import take_question, time_options
 from kfast.errors import ArgumentError
-from kfast.report.timeline import TIMELINE_METRICS, TIMELINE_TABLES, timeline_answer
-from kfast.report.timeline_compare import TIMELINE_COMPARE_TABLES, timeline_compare_answer
-from kfast.report.timeline_sweep import TIMELINE_SWEEP_TABLES, timeline_sweep_answer
+from kfast.report.pictures import write_picture
+from kfast.report.timeline import (
+    TIMELINE_METRICS,
+    TIMELINE_TABLES,
+    timeline_answer,
+    timeline_image,
+)
+from kfast.report.timeline_compare import (
+    TIMELINE_COMPARE_TABLES,
+    timeline_compare_answer,
+    timeline_compare_image,
+)
+from kfast.report.timeline_sweep import (
+    TIMELINE_SWEEP_TABLES,
+    timeline_sweep_answer,
+    timeline_sweep_image,
+)
 from kfast.timelines.comparison import parse_variants, timeline_compare
 from kfast.timelines.failover import timeline
 from kfast.timelines.failure_sweep import timeline_sweep
@@ -57,12 +74,13 @@ def _tables(fails: bool, compare: Sequence[str]) -> tuple[str, ...]:
               help="Show what the end depends on: each parameter, setting and phase alone.")
 @time_options("Seed of the draws, and of --random.")
 @threads_option()
+@plot_option("Stages, and partitions without a leader over time; of a sweep when all are led")
 @top_option("partitions, or failures of a sweep,")
 @output_options(TIMELINE_TABLES, TIMELINE_METRICS)
 def timeline_command(
     sources: Inputs, brokers: Sequence[int], racks: Sequence[str], controller_fails: bool,
-    controlled: bool, compare: Sequence[str], sensitivity: bool, threads: int, top: int,
-    **options: Any,
+    controlled: bool, compare: Sequence[str], sensitivity: bool, threads: int, plot: Path | None,
+    top: int, **options: Any,
 ) -> None:
     r"""Time a failure, or many: when each is found and decided, and how long nobody leads.
 
@@ -74,7 +92,7 @@ def timeline_command(
     \b
     Examples:
       kfast timeline describe.txt --brokers 3
-      kfast timeline describe.txt --racks a --param epoch_sync=200us
+      kfast timeline describe.txt --racks a --param epoch_sync=200us --plot rack.svg
       kfast timeline describe.txt --brokers 3 --controlled
       kfast timeline describe.txt --every 1 -o failures.parquet
       kfast timeline describe.txt --brokers 3 --compare zk,kraft
@@ -101,31 +119,31 @@ def timeline_command(
     question = take_question(options)
     if compare:
         parse_variants(compare)
-    state = take_cluster(sources, options)
+    state, source = take_cluster(sources, options), input_text(sources)
     if make is not None:
         title, scenarios = make(state)
         with progress_bar("Timing the failures") as progress:
             sweep = timeline_sweep(
                 state, scenarios, **question, threads=threads, progress=progress
             )
-        destination.write(timeline_sweep_answer(input_text(sources), sweep, title, top))
-        return
-    ids, notes = list(brokers), list[str]()
-    if brokers or racks:
-        ids, notes = select_brokers(state, brokers, racks, input_text(sources))
-    if compare:
+        answer = timeline_sweep_answer(source, sweep, title, top)
+        picture = partial(timeline_sweep_image, answer.document, sweep)
+    else:
+        ids, notes = list(brokers), list[str]()
+        if brokers or racks:
+            ids, notes = select_brokers(state, brokers, racks, source)
+        question["controller_fails"] = controller_fails
         with progress_bar("Timing the failure"):
-            compared = timeline_compare(
-                state, ids, compare, controller_fails=controller_fails, **question
-            )
-        answer = timeline_compare_answer(input_text(sources), compared)
+            if compare:
+                compared = timeline_compare(state, ids, compare, **question)
+                answer = timeline_compare_answer(source, compared)
+                picture = partial(timeline_compare_image, answer.document, compared)
+            else:
+                found = timeline(state, ids, **question, controlled=controlled)
+                answer = timeline_answer(source, found, top, sensitivity=sensitivity)
+                picture = partial(timeline_image, answer.document, found)
         answer.document["notes"] += notes
-        destination.write(answer)
-        return
-    with progress_bar("Timing the failure"):
-        found = timeline(
-            state, ids, controller_fails=controller_fails, controlled=controlled, **question
-        )
-    answer = timeline_answer(input_text(sources), found, top, sensitivity=sensitivity)
-    answer.document["notes"] += notes
+    if plot is not None:
+        write_picture(picture(), plot)
+        echo(f"Wrote {plot}.")
     destination.write(answer)

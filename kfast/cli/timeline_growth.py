@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,13 +15,19 @@ from kfast.cli.options import (
     list_option,
     number_option,
     output_options,
+    plot_option,
     top_option,
 )
-from kfast.cli.output import Destination, progress_bar
+from kfast.cli.output import Destination, echo, progress_bar
 from kfast.cli.timeline_options import take_question, time_options
 from kfast.errors import ArgumentError
+from kfast.report.pictures import write_picture
 from kfast.report.timeline import TIMELINE_METRICS
-from kfast.report.timeline_growth import TIMELINE_GROWTH_TABLES, timeline_growth_answer
+from kfast.report.timeline_growth import (
+    TIMELINE_GROWTH_TABLES,
+    timeline_growth_answer,
+    timeline_growth_image,
+)
 from kfast.timelines.planned_clusters import FAILURES, NEWEST, SIZES, timeline_growth
 
 __all__ = ["timeline_growth_command"]
@@ -47,11 +54,13 @@ def _sizes(text: str) -> Iterable[int]:
 @click.option("--failure", type=click.Choice(FAILURES),
               help="Whether one broker fails, or the active controller too.  [default: both]")
 @time_options("Seed of the draws.")
+@plot_option("When all are led by the size, and what the last leader waits for")
 @top_option("parameters and settings", 5)
 @output_options(TIMELINE_GROWTH_TABLES, TIMELINE_METRICS)
 def timeline_growth_command(
     partitions: Sequence[int], brokers: int, replication_factor: int, topics: int | None,
-    controller: str | None, elr: str | None, failure: str | None, top: int, **options: Any,
+    controller: str | None, elr: str | None, failure: str | None, plot: Path | None,
+    top: int, **options: Any,
 ) -> None:
     r"""Time failovers of clusters that are planned, by their size, and see what would halve them.
 
@@ -63,6 +72,7 @@ def timeline_growth_command(
     Examples:
       kfast timeline-growth
       kfast timeline-growth --partitions 1M --brokers 100
+      kfast timeline-growth --plot growth.svg
       kfast timeline-growth --partitions 100k,1M --controller kraft-4.1 \
         --set broker.session.timeout.ms=6000 --fail-on 'led_max_us>10000000'
     """
@@ -75,4 +85,8 @@ def timeline_growth_command(
             elr=None if elr is None else elr == "on",
             failures=FAILURES if failure is None else (failure,), **question, progress=progress,
         )
-    destination.write(timeline_growth_answer(growth, top))
+    answer = timeline_growth_answer(growth, top)
+    if plot is not None:
+        write_picture(timeline_growth_image(answer.document), plot)
+        echo(f"Wrote {plot}.")
+    destination.write(answer)

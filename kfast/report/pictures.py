@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import altair
 
 __all__ = [
-    "BLACK", "GREEN", "ORANGE", "PICTURE_ENDINGS", "RED", "SKY", "STATES", "WIDTH",
+    "BLACK", "BLUE", "GREEN", "ORANGE", "PICTURE_ENDINGS", "RED", "SKY", "STATES", "WIDTH",
     "check_picture", "curve_places", "forecast_picture", "headroom_picture", "styled",
     "utilisation_picture", "write_picture",
 ]

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from kfast.report.answer import Answer, Document, getters, head, listed
 from kfast.report.drawing import draw_rows
 from kfast.report.tables import Row, TableColumn, text_column
+from kfast.report.timeline_pictures import timeline_picture
 from kfast.report.wording import brokers_named, plural
 from kfast.schema import TIMES, TIMES_IN_SECONDS
 from kfast.timelines.failover import NOT_MODELLED, FailureTimeline
 
+if TYPE_CHECKING:
+    import altair
+
 __all__ = [
     "TIMELINE_METRICS", "TIMELINE_TABLES", "draw_levers", "in_seconds", "lever_text",
-    "shown_measure", "time_range", "timeline_answer",
+    "shown_measure", "time_range", "timeline_answer", "timeline_image",
 ]
 
-TIMELINE_TABLES = ("summary", "stages", "partitions", "sensitivity", "parameters")
+TIMELINE_TABLES = ("summary", "stages", "partitions", "leaderless", "sensitivity", "parameters")
 UNITS = {
     "ms": " ms", "us": " us", "ns": " ns", "controllers": "", "attempts": "",
     "thousandths": "/1000",
@@ -49,6 +54,14 @@ def timeline_answer(
         until = ", until its brokers return" if failure.controlled else " for good"
         document["verdict"].append(f"Offline{until}, and in no time below: {n}.")
     return Answer(document, _draw, getters(failure, TIMELINE_TABLES))
+
+
+def timeline_image(document: Document, failure: FailureTimeline) -> altair.TopLevelMixin:
+    """The failure as a picture."""
+    return timeline_picture(
+        f"Timeline of {document['input']}, {document['controller']['name']}", document["verdict"],
+        failure.stages.to_pylist(), failure.leaderless.to_pylist(),
+    )
 
 
 def in_seconds(micros: int | None) -> str:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.console import Console
 
 from kfast.report.answer import Answer, Document, controller_document, getters, head
 from kfast.report.drawing import draw_rows
 from kfast.report.tables import Row, TableColumn, text_column
 from kfast.report.timeline import TIMELINE_METRICS, shown_measure, time_range
+from kfast.report.timeline_pictures import compared_picture
 from kfast.report.wording import brokers_named
 from kfast.state.controller_change import REASON
 from kfast.timelines.comparison import TimelineComparison
 from kfast.timelines.failover import NOT_MODELLED
 
-__all__ = ["TIMELINE_COMPARE_TABLES", "timeline_compare_answer"]
+if TYPE_CHECKING:
+    import altair
+
+__all__ = ["TIMELINE_COMPARE_TABLES", "timeline_compare_answer", "timeline_compare_image"]
 
 TIMELINE_COMPARE_TABLES = ("summary", "differences", "parameters")
 
@@ -44,6 +50,17 @@ def timeline_compare_answer(source: str, comparison: TimelineComparison) -> Answ
     ]
     document["notes"].append(NOT_MODELLED)
     return Answer(document, _draw, getters(comparison, TIMELINE_COMPARE_TABLES))
+
+
+def timeline_compare_image(
+    document: Document, comparison: TimelineComparison
+) -> altair.TopLevelMixin:
+    """The variants as a picture: a curve for each."""
+    curves = {
+        variant.name: failure.leaderless.to_pylist()
+        for variant, failure in zip(comparison.variants, comparison.failures, strict=True)
+    }
+    return compared_picture(f"Timelines of {document['input']}", document["verdict"], curves)
 
 
 def _verdict(document: Document, ids: tuple[int, ...]) -> list[str]:

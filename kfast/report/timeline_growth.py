@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -18,11 +18,15 @@ from kfast.report.timeline import (
     lever_text,
     time_range,
 )
+from kfast.report.timeline_pictures import growth_picture
 from kfast.schema import WAITS
 from kfast.timelines.failover import NOT_MODELLED
 from kfast.timelines.planned_clusters import TimelineGrowth
 
-__all__ = ["TIMELINE_GROWTH_TABLES", "timeline_growth_answer"]
+if TYPE_CHECKING:
+    import altair
+
+__all__ = ["TIMELINE_GROWTH_TABLES", "timeline_growth_answer", "timeline_growth_image"]
 
 TIMELINE_GROWTH_TABLES = ("table", "sensitivity")
 FAILS = {"broker": "one broker fails", "controller": "one broker and the controller fail"}
@@ -54,6 +58,17 @@ def timeline_growth_answer(growth: TimelineGrowth, top: int) -> Answer:
         "notes": [NOT_MODELLED],
     }
     return Answer(document, _draw, getters(growth, TIMELINE_GROWTH_TABLES))
+
+
+def timeline_growth_image(document: Document) -> altair.TopLevelMixin:
+    """Times by size, and what the last leader waits for, as a picture."""
+    row = document["cases"][0]["rows"][0]
+    return growth_picture(
+        f"Failovers by size: {row['n_brokers']} brokers, replication factor "
+        f"{row['replication_factor']}", document["verdict"][1:],
+        {f"{case['controller']}, {FAILS[case['failure']]}": case["rows"]
+         for case in document["cases"]},
+    )
 
 
 def _case(row: Row) -> tuple[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.console import Console
 
 from kfast.analysis.whatif import racks_by_broker
@@ -10,11 +12,15 @@ from kfast.report.drawing import draw_rows
 from kfast.report.sweep import failing_brokers, whole_racks
 from kfast.report.tables import Row, TableColumn, text_column
 from kfast.report.timeline import TIMELINE_METRICS, in_seconds, time_range
+from kfast.report.timeline_pictures import timeline_sweep_picture
 from kfast.report.wording import out_of, plural
 from kfast.timelines.failover import NOT_MODELLED
 from kfast.timelines.failure_sweep import WORST_BY, TimelineSweep
 
-__all__ = ["TIMELINE_SWEEP_TABLES", "timeline_sweep_answer"]
+if TYPE_CHECKING:
+    import altair
+
+__all__ = ["TIMELINE_SWEEP_TABLES", "timeline_sweep_answer", "timeline_sweep_image"]
 
 TIMELINE_SWEEP_TABLES = ("summary", "parameters")
 
@@ -43,6 +49,21 @@ def timeline_sweep_answer(source: str, sweep: TimelineSweep, title: str, top: in
     document["assumptions"] += sweep.assumptions
     document["notes"].append(NOT_MODELLED)
     return Answer(document, _draw, getters(sweep, TIMELINE_SWEEP_TABLES))
+
+
+def timeline_sweep_image(document: Document, sweep: TimelineSweep) -> altair.TopLevelMixin:
+    """When all are led, of every failure, as a picture."""
+    racks = racks_by_broker(sweep.state)
+    rows = sweep.worst(top=sweep.summary.num_rows).to_pylist()
+    names = [
+        failing_brokers(
+            {**row, "whole_racks": whole_racks(sweep.state, row["brokers"])}, racks
+        ) for row in rows
+    ]
+    title = f"{document['scenarios']['what']} of {document['input']}"
+    return timeline_sweep_picture(
+        f"{title}, {document['controller']['name']}", document["verdict"], rows, names
+    )
 
 
 def _verdict(document: Document, n_offline: int) -> list[str]:

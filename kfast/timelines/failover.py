@@ -18,6 +18,7 @@ from kfast.analysis.whatif import check_brokers
 from kfast.arguments import check_instance
 from kfast.errors import ArgumentError
 from kfast.schema import (
+    TIMELINE_LEADERLESS,
     TIMELINE_PARTITIONS,
     TIMELINE_SENSITIVITY,
     TIMELINE_STAGES,
@@ -37,6 +38,7 @@ from kfast.timelines.detection import (
     schedules,
 )
 from kfast.timelines.event_times import counts_of, times_of
+from kfast.timelines.leaderless import SampledLed, leaderless_table
 from kfast.timelines.parameters import Parameters
 from kfast.timelines.partition_times import partition_table
 from kfast.timelines.question import LOSSES, Question
@@ -95,6 +97,8 @@ class FailureTimeline(Answered):
     central : Part or None
         Events and times of the samples that have the order of events of the central one; None
         where no broker fails.
+    led : tuple of SampledLed
+        When partitions are led, in all samples.
     gone : (lost partitions,) int64, optional
         Of a controlled shutdown: when each old leader ceases to lead, in the central sample.
     """
@@ -106,6 +110,7 @@ class FailureTimeline(Answered):
     measures: Measures
     stages: pa.Table
     central: Part | None = None
+    led: tuple[SampledLed, ...] = ()
     gone: Ints | None = None
 
     @property
@@ -132,6 +137,16 @@ class FailureTimeline(Answered):
             recording, times, sample, known_from(self.question.settings, self.question.loss),
             self.gone,
         )
+
+    @cached_property
+    def leaderless(self) -> pa.Table:
+        """Partitions without a leader over time (`schema.TIMELINE_LEADERLESS`).
+
+        Of a failure; it has no rows for a controlled shutdown.
+        """
+        if not self.led:
+            return TIMELINE_LEADERLESS.schema.empty_table()
+        return leaderless_table(self.led, self.measures.lost_partitions)
 
     @cached_property
     def sensitivity(self) -> pa.Table:
@@ -242,7 +257,8 @@ def timeline(
     measures = measure(parts, question.settings, question.horizon, question.loss)
     central = next(part for part in parts if 0 in part[0].samples)
     return FailureTimeline(
-        state, ids, controller is not None, question, measures, stage_table(parts), central
+        state, ids, controller is not None, question, measures, stage_table(parts), central,
+        tuple((schedule.samples, times.led) for schedule, _, times, _ in parts),
     )
 
 
@@ -269,7 +285,7 @@ def _controlled(
     )
     return FailureTimeline(
         state, ids, controller is not None, question, measures, stage_table([part]), part,
-        times.gone[0],
+        gone=times.gone[0],
     )
 
 

@@ -98,7 +98,7 @@ def results(tmp_path_factory, shared_data):
 def timeline_tables(state):
     """Tables of when a failure's steps happen."""
     found = kfast.timeline(state, [1])
-    names = "summary stages partitions sensitivity parameters"
+    names = "summary stages partitions leaderless sensitivity parameters"
     sweep = kfast.timeline_sweep(state, kfast.every_broker(state), samples=5)
     growth = kfast.timeline_growth([60], brokers=4, samples=5)
     compared = kfast.timeline_compare(state, [1], samples=5)
