@@ -23,8 +23,8 @@ def plot(result: Any) -> Figure:
     Parameters
     ----------
     result : object
-        What has a method `plot` (a failure, a restart plan, a replay, a forecast, a failure in
-        bytes), or the table of `kfast.sweep` or `kfast.capacity_sweep`.
+        What has a method `plot` (a failure, its timeline, a restart plan, a replay, a forecast, a
+        failure in bytes), or the table of `kfast.sweep` or `kfast.capacity_sweep`.
 
     Raises
     ------

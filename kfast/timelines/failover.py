@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ import pyarrow as pa
 from kfast.analysis.whatif import check_brokers
 from kfast.arguments import check_instance
 from kfast.errors import ArgumentError
+from kfast.figures.timelines import leaderless_figure
 from kfast.schema import (
     TIMELINE_LEADERLESS,
     TIMELINE_PARTITIONS,
@@ -47,6 +48,9 @@ from kfast.timelines.sensitivity import CentralSample, levers
 from kfast.timelines.settings import Settings
 from kfast.timelines.shutdown import shutdown_part
 from kfast.timelines.summaries import Measures, Part, known_from, longest_wait, measure, no_failure
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 __all__ = [
     "LOSSES", "NOT_MODELLED", "Answered", "FailureTimeline", "Question", "timeline",
@@ -147,6 +151,10 @@ class FailureTimeline(Answered):
         if not self.led:
             return TIMELINE_LEADERLESS.schema.empty_table()
         return leaderless_table(self.led, self.measures.lost_partitions)
+
+    def plot(self) -> Figure:
+        """Draw partitions without a leader over time as a figure of plotly."""
+        return leaderless_figure(self.leaderless)
 
     @cached_property
     def sensitivity(self) -> pa.Table:

@@ -116,6 +116,17 @@ def test_other_answers_are_drawn_too(tmp_path, cluster, asked, shown):
         assert any(text in line for line in seen), text
 
 
+def test_a_figure_has_the_steps():
+    state = kfast.generate(brokers=5, partitions=40, controller="kraft-4.1")
+    found = kfast.timeline(state, [1], samples=9)
+    low, high, central = found.plot().data
+    columns = found.leaderless.to_pydict()
+    for trace, name in ((low, "leaderless_low"), (high, "leaderless_high"),
+                        (central, "leaderless")):
+        assert list(trace.y) == columns[name]
+        assert list(trace.x) == [instant / 1e6 for instant in columns["at_us"]]
+
+
 def test_growth_is_drawn(tmp_path):
     path = tmp_path / "x.svg"
     run("timeline-growth", "--partitions", "1k,3k", "--brokers", 6, "--samples", 20, "--plot", path)

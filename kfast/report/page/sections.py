@@ -20,6 +20,7 @@ from kfast.capacity.failures.worst_failures import WorstFailures
 from kfast.figures.capacity import forecast_figure, headroom_figure
 from kfast.figures.failures import broker_leaders_figure, pairs_figure, sweep_figure
 from kfast.figures.restarts import restart_figure
+from kfast.figures.timelines import leaderless_figure
 from kfast.report.answer import Document
 from kfast.report.capacity_forecast import capacity_forecast_answer
 from kfast.report.capacity_sweep import capacity_sweep_answer
@@ -29,11 +30,13 @@ from kfast.report.failure import failure_answer
 from kfast.report.restart import plan_answer
 from kfast.report.risk import risk_answer
 from kfast.report.sweep import sweep_answer
+from kfast.report.timeline import in_seconds, lever_text, timeline_answer
 from kfast.state import ClusterState
 from kfast.state.census import Census, take_census
 from kfast.sweeps import SweepPlan, prepare_sweep, sweep
 from kfast.sweeps.scenario_makers import every_broker, every_rack
 from kfast.sweeps.scenarios import Scenarios
+from kfast.timelines.failover import timeline
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -126,6 +129,7 @@ def report_sections(
     questions: list[Callable[[], Any]] = [
         lambda: _failures(source, state, plan, documents, figures, threads),
         lambda: _pairs(source, state, plan, documents, figures, threads),
+        lambda: _timeline(source, state, documents, figures, seed),
         lambda: _restart(source, state, documents, figures),
         lambda: _risk(source, state, documents, seed),
     ]
@@ -220,6 +224,27 @@ def _pairs(
     matrix[first, second] = matrix[second, first] = trouble[1:] - trouble[0]
     if matrix.any():
         figures["pairs"] = pairs_figure(ids.tolist(), matrix)
+
+
+def _timeline(
+    source: str, state: ClusterState, documents: dict[str, Document], figures: dict[str, Figure],
+    seed: int,
+) -> None:
+    """When the leaders of the broker that leads most are back, where it fails alone."""
+    leaders = state.records["leader"]
+    led = np.bincount(leaders[leaders >= 0], minlength=state.n_brokers) * state.up
+    if int(state.up.sum()) < 2 or not led.any():
+        return
+    found = timeline(state, [int(state.broker_id[led.argmax()])], seed=seed)
+    document = timeline_answer(source, found, top=TOP, sensitivity=True).document
+    document["levers"] = [
+        {"name": row["name"], "kind": row["kind"],
+         **{name: lever_text(row, row[name]) for name in ("value", "low", "high", "halves_at")},
+         **{f"led_at_{end}": in_seconds(row[f"led_max_us_at_{end}"]) for end in ("low", "high")}}
+        for row in document["sensitivity"][:TOP] if row["effect_us"]
+    ]
+    documents["timeline"] = document
+    figures["timeline"] = leaderless_figure(found.leaderless)
 
 
 def _restart(
