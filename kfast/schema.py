@@ -2469,6 +2469,11 @@ TIMELINE_DIFFERENCES = ResultTable(
         ResultColumn("lower_samples", _INT64, "those in which it is less; null likewise", True),
     ),
 )
+FLEET_TIMELINES = ResultTable(
+    "fleet.timelines", "kfast.spark.timeline_fleet(...)", "clusters and failures; an export that "
+    "cannot be read has one, in which only source and error are not null",
+    (*FLEET.columns[:3], *(replace(column, nullable=True) for column in _TIMELINE)),
+)
 _LEVERS = (
     ResultColumn("name", _TEXT, "name of the parameter or the setting; age or wait: how old the "
                  "last sign of life is, and how long until the next check"),
@@ -2543,6 +2548,7 @@ RESULTS = (
     PREFERRED_LEADERS, SHARDED_TRANSITIONS, SHARDED_ELECTIONS, SHARDED_RECORDS, PIPELINE_RUN,
     PIPELINE_SUMMARIES, PIPELINE_ALERTS, TIMELINE_SUMMARY, TIMELINE_SWEEP, TIMELINE_STAGES,
     TIMELINE_PARTITIONS, TIMELINE_PARAMETERS, TIMELINE_COMPARED, TIMELINE_DIFFERENCES,
-    TIMELINE_LEADERLESS, TIMELINE_SENSITIVITY, TIMELINE_GROWTH, TIMELINE_GROWTH_SENSITIVITY,
+    FLEET_TIMELINES, TIMELINE_LEADERLESS, TIMELINE_SENSITIVITY, TIMELINE_GROWTH,
+    TIMELINE_GROWTH_SENSITIVITY,
 )
 """Every table that kfast gives, in the order of `docs/results.md`."""

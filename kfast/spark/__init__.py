@@ -6,11 +6,11 @@ import it too, in each of their processes, so public names are loaded when they 
 
 `frames` are a cluster's tables as DataFrames, `source` is the format `kfast`, `functions` are
 elections in a column. `sweeps` counts scenarios of one cluster (`sweep_tasks` in workers),
-`capacity_sweeps` measures them in bytes, `fleets` counts those of many, `pipeline` keeps results of
-fleets up to date, as a `pipeline_config` asks. A cluster in many files is a `dataset`; events
-happen to it in `sharded` (`sharded_tasks` in workers), `sharded_sweeps` makes it ready for sweeps,
-and `sharded_capacity` sums it up for those in bytes. `workers` runs tasks, `paths` finds files and
-distributes them.
+`capacity_sweeps` measures them in bytes, `timeline_sweeps` times them, also those of many clusters,
+which `fleets` counts. `pipeline` keeps results of fleets up to date, as a `pipeline_config` asks. A
+cluster in many files is a `dataset`; events happen to it in `sharded` (`sharded_tasks` in workers),
+`sharded_sweeps` makes it ready for sweeps, and `sharded_capacity` sums it up for those in bytes.
+`workers` runs tasks, `paths` finds files and distributes them.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kfast.spark.sharded import ShardedOutcome, fail
     from kfast.spark.sharded_capacity import ShardedCapacity, prepare_capacity
     from kfast.spark.sweeps import scenario_rows, sweep, sweep_brokers, sweep_partitions
+    from kfast.spark.timeline_sweeps import timeline_fleet, timeline_sweep
     from kfast.spark.workers import check_workers
 
 __all__ = [
@@ -54,6 +55,8 @@ __all__ = [
     "sweep",
     "sweep_brokers",
     "sweep_partitions",
+    "timeline_fleet",
+    "timeline_sweep",
     "to_dataframe",
     "to_dataframes",
 ]
@@ -66,5 +69,6 @@ load_lazily(__name__, {
     "sharded": "ShardedOutcome fail",
     "sharded_capacity": "ShardedCapacity prepare_capacity",
     "sweeps": "scenario_rows sweep sweep_brokers sweep_partitions",
+    "timeline_sweeps": "timeline_fleet timeline_sweep",
     "workers": "check_workers",
 })

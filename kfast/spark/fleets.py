@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -56,7 +56,7 @@ from kfast.sweeps.sweep_counts import check_counts, words_of
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-__all__ = ["ExportReader", "fleet", "fleet_batch", "fleet_schema"]
+__all__ = ["ExportReader", "FleetWork", "fleet", "fleet_batch", "fleet_rows", "fleet_schema"]
 
 Unit: TypeAlias = tuple[str, int, int]
 """Work for a task: a cluster, and which part, of how many, of its scenarios."""
@@ -148,6 +148,48 @@ class _Work:
     counts: tuple[str, ...]
     vectors: str | None
 
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the rows."""
+        return fleet_schema(self.counts)
+
+    def seconds(self, partitions: int, scenarios: int) -> float:
+        """About how long so many scenarios of a cluster take."""
+        return partitions * scenarios * COUNT_SECONDS
+
+    def batches(
+        self, name: str, state: ClusterState, scenarios: Scenarios
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of one cluster, or of a part of its scenarios."""
+        plan = prepare_sweep(state)
+        with sweep_reader(plan, scenarios, counts=self.counts, vectors=self.vectors) as reader:
+            for batch in reader:
+                yield fleet_batch(batch, name, state, scenarios, self.schema)
+
+
+class FleetWork(Protocol):
+    """What a question to a fleet has; it travels to workers."""
+
+    @property
+    def reader(self) -> ExportReader:
+        """How exports are read."""
+
+    @property
+    def spec(self) -> ScenarioSpec:
+        """How scenarios are made."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the rows."""
+
+    def seconds(self, partitions: int, scenarios: int) -> float:
+        """About how long so many scenarios of a cluster take."""
+
+    def batches(
+        self, name: str, state: ClusterState, scenarios: Scenarios
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of one cluster, or of a part of its scenarios."""
+
 
 def fleet_schema(counts: Collection[str]) -> pa.Schema:
     """Columns of a fleet's rows: `schema.FLEET`, of the counts of a sweep only these."""
@@ -210,27 +252,34 @@ def fleet(
     names = check_counts(counts)
     check_spec(scenarios)
     words_of(vectors)
+    reader = ExportReader(
+        {} if defaults is None else defaults, brokers_name, controller, elr
+    ).checked()
+    return fleet_rows(spark, exports, _Work(reader, scenarios, names, vectors), tasks)
+
+
+def fleet_rows(
+    spark: SparkSession, exports: str | Path | DataFrame, work: FleetWork, tasks: int | None
+) -> DataFrame:
+    """Ask a question of each of many clusters; arguments are those of `fleet`."""
     check_tasks(tasks)
     if not isinstance(exports, (str, Path, DataFrame)):
         raise ArgumentError(
             f"exports is {kind_of(exports)}: a folder, a glob, or a DataFrame of Spark is needed"
         )
-    reader = ExportReader(
-        {} if defaults is None else defaults, brokers_name, controller, elr
-    ).checked()
-    work = _Work(reader, scenarios, names, vectors)
+    brokers_name = work.reader.brokers_name
     if isinstance(exports, DataFrame) and "content" in exports.columns:
-        rows = _content_shares(spark, exports, scenarios, tasks, brokers_name)
+        rows = _content_shares(spark, exports, work, tasks, brokers_name)
         count = for_workers(partial(_count_rows, work))
-        return rows.mapInArrow(count, from_arrow_schema(fleet_schema(names)))
+        return rows.mapInArrow(count, from_arrow_schema(work.schema))
     files = [name for name in _files_of(exports) if Path(name).name != brokers_name]
     if not files:
         raise InputError(f"there are no exports besides {brokers_name}")
-    shares = _share_units(look_at(files, estimate_partitions), scenarios, tasks)
+    shares = _share_units(look_at(files, estimate_partitions), work, tasks)
     shared = {name for share in shares for name, _, parts in share if parts > 1}
-    digests = {name: reader.digest(name) for name in shared}
+    digests = {name: work.reader.digest(name) for name in shared}
     run = partial(_count_share, work, shares, digests)
-    return run_tasks(spark, len(shares), run, fleet_schema(names))
+    return run_tasks(spark, len(shares), run, work.schema)
 
 
 def _files_of(exports: str | Path | DataFrame) -> list[str]:
@@ -262,13 +311,13 @@ def _count_scenarios(spec: ScenarioSpec) -> int:
 
 
 def _share_units(
-    partitions: Mapping[str, int], spec: ScenarioSpec, tasks: int | None
+    partitions: Mapping[str, int], work: FleetWork, tasks: int | None
 ) -> list[list[Unit]]:
     """Share out exports, or parts of the scenarios of one; the task with most comes first."""
-    n = _count_scenarios(spec)
+    n = _count_scenarios(work.spec)
     units: dict[Unit, int] = {}
     for name, size in partitions.items():
-        counting = size * n * COUNT_SECONDS
+        counting = work.seconds(size, n)
         parts = max(1, math.ceil(counting / TASK_SECONDS))
         seconds = EXPORT_SECONDS + size * PARTITION_SECONDS + counting / parts
         units.update({(name, part, parts): int(seconds * 1e6) for part in range(parts)})
@@ -278,7 +327,7 @@ def _share_units(
 
 
 def _content_shares(
-    spark: SparkSession, frame: DataFrame, spec: ScenarioSpec, tasks: int | None, brokers_name: str
+    spark: SparkSession, frame: DataFrame, work: FleetWork, tasks: int | None, brokers_name: str
 ) -> DataFrame:
     """Rows of exports as (cluster, content, brokers, part, parts), a partition for each task."""
     types = {field.name: field.dataType for field in frame.schema.fields}
@@ -300,7 +349,7 @@ def _content_shares(
     )
     if "cluster" not in types and "brokers" not in types:
         rows = _with_brokers(rows, brokers_name)
-    shares = _share_units(_content_sizes(rows), spec, tasks)
+    shares = _share_units(_content_sizes(rows), work, tasks)
     units = [(*unit, task) for task, share in enumerate(shares) for unit in share]
     names, part, parts, task = zip(*units, strict=True)
     plan = pa.table({
@@ -357,7 +406,7 @@ def _estimate(content: Column) -> Column:
 
 
 def _count_share(
-    work: _Work, shares: list[list[Unit]], digests: Mapping[str, str], task: int
+    work: FleetWork, shares: list[list[Unit]], digests: Mapping[str, str], task: int
 ) -> Iterator[pa.RecordBatch]:
     """Rows of the files of a task."""
     for unit in shares[task]:
@@ -367,7 +416,7 @@ def _count_share(
             raise InputError(f"{name} changed while tasks read it; ask again")
 
 
-def _count_rows(work: _Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _count_rows(work: FleetWork, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows of the exports in the rows of `_content_shares`."""
     for batch in batches:
         for row in range(batch.num_rows):
@@ -377,7 +426,7 @@ def _count_rows(work: _Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
 
 
 def _count(
-    work: _Work, unit: Unit, load: Callable[[], ClusterState]
+    work: FleetWork, unit: Unit, load: Callable[[], ClusterState]
 ) -> Iterator[pa.RecordBatch]:
     """Rows of one export, or of a part of its scenarios, or why there are none.
 
@@ -387,16 +436,16 @@ def _count(
     try:
         state = load()
         scenarios = slice_for(make_scenarios(work.spec, state), parts, part)
-        plan = prepare_sweep(state)
-        reader = sweep_reader(plan, scenarios, counts=work.counts, vectors=work.vectors)
+        batches = work.batches(name, state, scenarios)
+        first = next(batches, None)
     except KfastError as error:
         if part == 0:
             row = {"source": name, "error": str(error)}
-            yield pa.RecordBatch.from_pylist([row], schema=fleet_schema(work.counts))
+            yield pa.RecordBatch.from_pylist([row], schema=work.schema)
         return
-    with reader:
-        for batch in reader:
-            yield fleet_batch(batch, name, state, scenarios, fleet_schema(work.counts))
+    if first is not None:
+        yield first
+    yield from batches
 
 
 def fleet_batch(

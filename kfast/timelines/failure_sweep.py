@@ -37,7 +37,7 @@ from kfast.timelines.parameters import Parameters
 from kfast.timelines.settings import Settings
 from kfast.timelines.summaries import Measures, measure
 
-__all__ = ["WORST_BY", "TimelineSweep", "timeline_sweep"]
+__all__ = ["WORST_BY", "TimelineSweep", "check_failures", "timed_rows", "timeline_sweep"]
 
 Row = Mapping[str, Any]
 Run = tuple[int, list[int]]
@@ -136,7 +136,28 @@ def timeline_sweep(
     check_same_brokers(state, scenarios)
     threads = check_threads(threads)
     question = Question.of(state, params, settings, profile, samples, seed, horizon, loss)
-    failures = list(_failures(state, scenarios.failures))
+    check_failures(state, scenarios.failures)
+    summary, n_failures = list[Row](), len(scenarios.failures)
+    for row in timed_rows(state, scenarios.failures, question, threads):
+        summary.append(row)
+        if progress is not None:
+            progress(len(summary), n_failures)
+    return TimelineSweep(state, scenarios, question, rows_table(TIMELINE_SWEEP, summary))
+
+
+def timed_rows(
+    state: ClusterState, failures: Scenarios, question: Question, threads: int = 1
+) -> Iterator[Row]:
+    """Rows of some failures (`schema.TIMELINE_SWEEP`), in the order of their numbers.
+
+    Parameters
+    ----------
+    state : ClusterState
+    failures : Scenarios
+        Without the baseline; checked by `check_failures`.
+    question : Question
+    threads : int
+    """
     state.index_hosting()
     draws: dict[tuple[int, int], Draws] = {}
     spent: list[ClusterState] = []
@@ -149,20 +170,27 @@ def timeline_sweep(
             draws[key] = question.draw(*key)
         return _measured(state, number, rows, question, draws[key], spent)
 
-    summary = list[Row]()
-    with _mapped(measured, failures, threads) as found:
-        for row in found:
-            summary.append(row)
-            if progress is not None:
-                progress(len(summary), len(failures))
-    return TimelineSweep(state, scenarios, question, rows_table(TIMELINE_SWEEP, summary))
+    with _mapped(measured, list(_failures(failures)), threads) as found:
+        yield from found
 
 
-def _failures(state: ClusterState, scenarios: Scenarios) -> Iterator[Run]:
-    """Number and broker rows of every failure; what cannot be is refused."""
-    up, n_up = state.up, int(state.up.sum())
+def _failures(scenarios: Scenarios) -> Iterator[Run]:
+    """Number and broker rows of every failure."""
     for number in range(scenarios.start, scenarios.stop):
-        rows = np.sort(scenarios.down(number, number + 1)[1])
+        yield number, np.sort(scenarios.down(number, number + 1)[1]).tolist()
+
+
+def check_failures(state: ClusterState, scenarios: Scenarios) -> None:
+    """Refuse what cannot be, before anything is timed.
+
+    Raises
+    ------
+    ArgumentError
+        In one of these a broker fails that is down, or nobody is left.
+    """
+    up, n_up = state.up, int(state.up.sum())
+    for number, failing in _failures(scenarios):
+        rows = np.asarray(failing, np.int64)
         if not up[rows].all():
             down = state.broker_id[rows[~up[rows]]].tolist()
             raise ArgumentError(
@@ -173,7 +201,6 @@ def _failures(state: ClusterState, scenarios: Scenarios) -> Iterator[Run]:
             raise ArgumentError(
                 f"scenario {number}: every broker that is up fails: nobody is left to lead"
             )
-        yield number, rows.tolist()
 
 
 def _measured(

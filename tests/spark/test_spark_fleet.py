@@ -51,6 +51,13 @@ def alone(folder, make) -> dict[str, list[dict]]:
     return rows
 
 
+def work_of(spec):
+    """What a task knows of a question."""
+    from kfast.spark import fleets
+
+    return fleets._Work(ExportReader({}, "brokers.csv"), spec, ("offline",), None)
+
+
 def by_source(table: pa.Table) -> dict[str, list[dict]]:
     good = table.filter(pc.is_null(table["error"]))
     found: dict[str, list[dict]] = {}
@@ -88,7 +95,7 @@ def test_a_frame_of_paths_and_shared_exports(spark, folder, tmp_path, monkeypatc
     table = kfast.spark.fleet(spark, frame, question).toArrow()
     wanted = alone(folder, lambda state: kfast.random_brokers(state, k=2, n=300, seed=5))
     assert by_source(table) == wanted
-    assert len(fleets._share_units({"b": 9000}, question, None)) > 3
+    assert len(fleets._share_units({"b": 9000}, work_of(question), None)) > 3
     bad = table.filter(pc.is_valid(table["error"]))
     assert sorted(bad["source"].to_pylist()) == sorted([str(folder / "nowhere.txt"), str(nonsense)])
 
@@ -200,14 +207,15 @@ def test_work_is_dealt_evenly():
     """One cluster of a million partitions and 500 tiny ones."""
     from kfast.spark.fleets import _share_units
 
+    random = work_of(("random_brokers", {"k": 2, "n": 10**6, "seed": 1}))
     sizes = {"huge": 1_000_000} | {f"tiny{n}": 60 for n in range(500)}
-    shares = _share_units(sizes, "every_rack", None)
+    shares = _share_units(sizes, work_of("every_rack"), None)
     assert shares[0] == [("huge", 0, 1)]
     tiny = [len(share) for share in shares[1:]]
     assert sum(tiny) == 500
     assert max(tiny) - min(tiny) <= 1
     assert len(shares) == 4
-    shared = _share_units(sizes, ("random_brokers", {"k": 2, "n": 10**6, "seed": 1}), None)
+    shared = _share_units(sizes, random, None)
     assert [len(share) for share in shared[:15]] == [1] * 15
     assert sorted(unit for share in shared for unit in share if unit[0] == "huge") == [
         ("huge", part, 15) for part in range(15)

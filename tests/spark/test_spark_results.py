@@ -34,6 +34,9 @@ def results(spark, tmp_path_factory):
         "sweep_brokers": kfast.spark.sweep_brokers(spark, state, every),
         "scenarios": kfast.spark.scenario_rows(spark, every),
         "fleet": kfast.spark.fleet(spark, folder / "exports", "every_rack"),
+        "fleet.timelines": kfast.spark.timeline_fleet(
+            spark, folder / "exports", "every_rack", samples=5
+        ),
     }
     for name in ("brokers", "topics", "partitions", "cluster", "replicas", "assumptions"):
         reader = spark.read.format("kfast").option("table", name)
