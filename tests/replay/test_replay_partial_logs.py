@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from kfast.log_replay import replay
-from kfast.log_replay.comparison.facts import PARTLY_LOGGED
+from kfast.log_replay.comparison.facts import PARTLY_LOGGED, UNSEEN
 from kfast.log_replay.log_files import read_logs
 from kfast.log_replay.lookahead.clusters import split_clusters
 from kfast.log_replay.steps import Steps
@@ -19,6 +19,7 @@ from kfast.log_replay.terms.terms import find_terms
 from kfast.log_replay.wording.statements import understand
 from kfast.replay_results.verdicts import ADOPTED, CONTRADICTED, PREDICTED, UNKNOWN
 from tests.replay.test_replay_random import tell_at_random
+from tests.support.log_forms import PROFILES
 from tests.support.log_writer import LoggedController
 from tests.support.states import read_state
 
@@ -238,6 +239,35 @@ Map(1 -> Map(t-0 -> Vector(1, 2)), {broker} -> Map(t-1 -> Vector({replicas}))) \
 def _stamp(time_ms: int) -> str:
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time_ms // 1000))
     return f"{at},{time_ms % 1000:03d}"
+
+
+@pytest.mark.parametrize(("version", "seed"), [("1.1", 0), ("1.1", 5), ("2.4", 0), ("2.4", 2)])
+def test_topics_whose_past_the_log_lacks_are_unknown_once_several_events_disagree(
+    version, seed, tmp_path
+):
+    """They are deleted or reassigned by then, which no line after it repeats."""
+    tell_at_random(version, Random(seed)).log.save(tmp_path / "whole")
+    begin_at(tmp_path / "whole", tmp_path / "rest", Random(seed).uniform(0.15, 0.7))
+    found = replay(tmp_path / "rest", PROFILES[version])
+    assert [str(one) for one in found.contradictions] == []
+    unseen = {fact["verdict"] for fact in found.facts.to_pylist() if fact["reason"] == UNSEEN}
+    assert unseen == ({UNKNOWN} if (version, seed) != ("2.4", 0) else set())
+    assert found.counts["predicted"] > found.counts["unknown"] or (version, seed) == ("2.4", 0)
+
+
+def test_a_wrong_decision_of_one_event_is_contradicted_in_a_log_that_begins_within_a_term(
+    failure, tmp_path
+):
+    begun_in_failure(failure, tmp_path)
+    times = sorted(at for own in entries(tmp_path).values() for at, text in own
+                   if "deleted brokers: 3" in text)
+    for name, own in entries(tmp_path).items():
+        (tmp_path / name).write_text("".join(
+            (re.sub(r"(?i)(leaderEpoch[=:])\d+", r"\g<1>99", text)
+             if at >= times[-1] and "calm-1" in text else text) + "\n" for at, text in own
+        ))
+    wrong = {(one.kind, one.subject) for one in replay(tmp_path).contradictions}
+    assert ("leader epoch", "calm-1") in wrong
 
 
 @pytest.mark.parametrize("share", [0.2, 0.45, 0.7])

@@ -34,9 +34,10 @@ NOT_WRITTEN = "no line of its level is in the controller's state-change.log"
 NOT_COVERED = "in a hole of state-change.log, or before or after it"
 BELOW_LEVEL = "its cause is written at a level that the log does not have"
 PARTLY_LOGGED = "of an event that began before the log, or in a hole of it"
+UNSEEN = "of a topic whose state from before the log is not known"
 UNASSIGNED = "no line names the assignment of its partitions"
 UNKNOWN_REASONS = frozenset(
-    {ABSENT, REPLACED, NOT_WRITTEN, NOT_COVERED, BELOW_LEVEL, UNASSIGNED, PARTLY_LOGGED}
+    {ABSENT, REPLACED, NOT_WRITTEN, NOT_COVERED, BELOW_LEVEL, UNASSIGNED, PARTLY_LOGGED, UNSEEN}
 )
 """Reasons why a fact cannot be judged: nothing predicts it, and nothing follows from it."""
 

@@ -159,6 +159,10 @@ def split_clusters(
             lines = [at for at in lines if at not in out]
             for term in own:
                 term.statements = [at for at in term.statements if at not in out]
+            own = [term for term in own if term.statements]
+            if not own:
+                clusters.append(_without_events(number, statements, all_lines))
+                continue
         events = [event for term in own for event in write_script(statements, term)]
         events += _resumptions(statements, holes)
         events.sort(key=lambda event: (event.at, event.kind != "resume"))

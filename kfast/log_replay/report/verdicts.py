@@ -34,6 +34,7 @@ from kfast.log_replay.comparison.facts import (
 )
 from kfast.log_replay.comparison.missing_decisions import Decisions
 from kfast.log_replay.comparison.partition_lines import LED_BY_PREFERRED
+from kfast.log_replay.comparison.unseen_topics import leave_unseen
 from kfast.log_replay.comparison.worlds import World, compare_of, run_event
 from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility, Start, made_anew
 from kfast.log_replay.engine.simulation import Ran, Simulation
@@ -132,6 +133,7 @@ class Checker:
         for event in pending:
             self._run(event)
         self.facts += self.decisions.unstated(self.cluster_view.taken)
+        self.facts = leave_unseen(self.facts, self.cluster)
 
     def _run(self, event: LogEvent) -> None:
         if event.kind in ("failover", "resume"):

@@ -1,0 +1,84 @@
+"""What a log that begins within a controller's term cannot tell of the topics it then has.
+
+It does not show the controller's state: which topics are being deleted, which partitions moved,
+which replicas are taken for offline. What a new controller finds is taken from its first lines;
+what another one goes on with shows only in what it does.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+
+from kfast.log_replay import checks
+from kfast.log_replay.comparison.facts import PARTLY_LOGGED, UNSEEN, Fact, name_of
+from kfast.log_replay.lookahead.clusters import Cluster
+from kfast.log_replay.terms.holes import FEWEST_LINES
+from kfast.replay_results.verdicts import CONTRADICTED, MISSING, UNKNOWN
+
+ALL = ""
+"""In the place of a topic: facts of brokers and of the whole cluster."""
+
+
+def leave_unseen(facts: Sequence[Fact], cluster: Cluster) -> list[Fact]:
+    """Facts of a cluster, of which those are unknown that depend on what the log does not show.
+
+    Of an event that is under way where the log begins, or goes on after a hole, nothing may predict
+    what it did. A topic from before a log that begins within a term is doubted from the first line
+    on that disagrees, where several of several events do; so is then what is said of all topics.
+    The lines of a single wrong decision are of one event, and stay contradicted.
+
+    Parameters
+    ----------
+    facts : sequence of Fact
+    cluster : Cluster
+
+    Returns
+    -------
+    list of Fact
+    """
+    under_way = frozenset().union(*cluster.begun.values())
+    found = [
+        _unknown(fact, PARTLY_LOGGED)
+        if fact.predicted is checks.MISSING and fact.number in under_way else fact
+        for fact in facts
+    ]
+    wrong = _wrong_by_topic(found, cluster)
+    begins = [event.at for event in cluster.events]
+    doubted = {
+        topic for topic, places in wrong.items()
+        if len({found[at].number for at in places}) >= FEWEST_LINES
+        and len({bisect.bisect_right(begins, found[at].number) for at in places}) > 1
+    }
+    if doubted:
+        first = min(found[at].number for topic in doubted for at in wrong[topic])
+        for topic in doubted | ({ALL} & wrong.keys()):
+            for at in wrong[topic]:
+                if found[at].number >= first:
+                    found[at] = _unknown(found[at], UNSEEN)
+    return found
+
+
+def _wrong_by_topic(facts: Sequence[Fact], cluster: Cluster) -> dict[str, list[int]]:
+    """Places of facts that are not as predicted, of topics from before the log and of brokers."""
+    events, wrong = cluster.events, dict[str, list[int]]()
+    if not events or events[0].kind != "resume":
+        return wrong
+    topics = {
+        name_of(partition): partition[0] for partition, birth in cluster.births.items()
+        if birth is events[0]
+    }
+    for at, fact in enumerate(facts):
+        topic = topics.get(fact.subject) or (ALL if _is_of_all(fact.subject) else None)
+        if topic is not None and fact.verdict in (CONTRADICTED, MISSING):
+            wrong.setdefault(topic, []).append(at)
+    return wrong
+
+
+def _is_of_all(subject: str) -> bool:
+    """Whether a fact is about no partition."""
+    return subject in ("cluster", "controller") or subject.startswith("broker ")
+
+
+def _unknown(fact: Fact, reason: str) -> Fact:
+    return fact._replace(predicted=None, verdict=UNKNOWN, reason=reason)
