@@ -106,6 +106,7 @@ if TYPE_CHECKING:
     from kfast.timelines.failure_sweep import timeline_sweep
     from kfast.timelines.parameters import read_params
     from kfast.timelines.planned_clusters import timeline_growth
+    from kfast.timelines.rolling_restart import timeline_restart
 
 __version__ = "0.2.0"
 
@@ -201,6 +202,7 @@ __all__ = [
     "timeline",
     "timeline_compare",
     "timeline_growth",
+    "timeline_restart",
     "timeline_sweep",
     "with_controller",
     "write",
@@ -258,4 +260,5 @@ load_lazily(__name__, {
     "timelines.failure_sweep": "timeline_sweep",
     "timelines.parameters": "read_params",
     "timelines.planned_clusters": "timeline_growth",
+    "timelines.rolling_restart": "timeline_restart",
 })

@@ -2505,6 +2505,62 @@ _PLANNED = (
         ("topics", "topics"), ("partitions", "partitions"),
     ),
 )
+RESTART_TIMES: Mapping[str, str] = {
+    "starts_us": "its brokers ask for their controlled shutdown",
+    "released_us": "all of them may stop",
+    "stopped_us": "all of them have stopped",
+    "booted_us": "all of them have registered again",
+    "recovered_us": "all of them serve again",
+    "caught_up_us": "they lack nothing",
+    "in_sync_us": "they are in every ISR again",
+    "ends_us": "the next batch may begin",
+}
+"""When what happens in a batch of a rolling restart, in microseconds after the plan's begin."""
+
+RESTART_SUMS: Mapping[str, str] = {
+    "leaderless_partition_s": "partition-seconds without a leader, of partitions whose leader "
+    "moves",
+    "offline_partition_s": "partition-seconds without a leader, of partitions that have none until "
+    "their brokers return",
+    "under_min_partition_s": "partition-seconds under min ISR: writes with acks=all are refused",
+}
+"""Sums over partitions of a rolling restart, in whole seconds."""
+
+_RESTART_COUNTS = _counts(
+    ("moved_partitions", "partitions whose leader moves"),
+    ("offline_partitions", "partitions without a leader until their brokers return"),
+    ("under_min_partitions", "partitions that fall under min ISR"),
+)
+TIMELINE_RESTART = ResultTable(
+    "timeline.restart", "kfast.timeline_restart(state).batches",
+    "batches of a rolling restart, in order",
+    (
+        *_counts(("batch", "number of the batch, from 1")),
+        ResultColumn("brokers", _IDS, "ids of its brokers"),
+        ResultColumn("controller", _BOOL, "ZooKeeper mode: the controller is one of them"),
+        *_RESTART_COUNTS,
+        ResultColumn("bytes_missed", _INT64, "what its brokers lack when they return, by the "
+                     "central values; null: loads are not given", True),
+        *(column for name, meaning in (*RESTART_TIMES.items(), *RESTART_SUMS.items())
+          for column in _with_range(name, meaning)),
+        ResultColumn("binding", _TEXT, "the stage that lasts longest: shutdown, stop, boot, "
+                     "recover, catch-up, ISR or settle"),
+    ),
+)
+TIMELINE_RESTART_SUMMARY = ResultTable(
+    "timeline.restart_summary", "kfast.timeline_restart(state).summary",
+    "one rolling restart",
+    (
+        *_counts(
+            ("batches", "batches of the plan"), ("brokers", "brokers in them"),
+            ("refusing_batches", "batches in which any partition falls under min ISR"),
+        ),
+        *_RESTART_COUNTS,
+        *_with_range("duration_us", "from its begin to the end of the last batch, in microseconds"),
+        *(column for name, meaning in RESTART_SUMS.items()
+          for column in _with_range(name, meaning)),
+    ),
+)
 TIMELINE_GROWTH = ResultTable(
     "timeline.growth", "kfast.timeline_growth().table", "planned clusters, by controller, failure "
     "and size",
@@ -2549,6 +2605,6 @@ RESULTS = (
     PIPELINE_SUMMARIES, PIPELINE_ALERTS, TIMELINE_SUMMARY, TIMELINE_SWEEP, TIMELINE_STAGES,
     TIMELINE_PARTITIONS, TIMELINE_PARAMETERS, TIMELINE_COMPARED, TIMELINE_DIFFERENCES,
     FLEET_TIMELINES, TIMELINE_LEADERLESS, TIMELINE_SENSITIVITY, TIMELINE_GROWTH,
-    TIMELINE_GROWTH_SENSITIVITY,
+    TIMELINE_GROWTH_SENSITIVITY, TIMELINE_RESTART, TIMELINE_RESTART_SUMMARY,
 )
 """Every table that kfast gives, in the order of `docs/results.md`."""

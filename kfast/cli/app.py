@@ -54,6 +54,8 @@ COMMANDS = {
         "Sweep over many failures, and see the worst and what makes them so."),
     "timeline": ("timeline", "timeline_command",
         "Time a failure, or many: when each is found and decided, and how long nobody leads."),
+    "timeline-restart": ("timeline_restart", "timeline_restart_command",
+        "Time a rolling restart, batch after batch, and what it costs partitions."),
     "timeline-growth": ("timeline_growth", "timeline_growth_command",
         "Time failovers of clusters that are planned, by their size, and see what would halve them."
     ),

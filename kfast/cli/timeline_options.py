@@ -26,11 +26,19 @@ def _pairs(_ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) 
     return pairs
 
 
-def time_options(seeds: str) -> Callable[[Command], Command]:
-    """Options that say what takes how long; `seeds` is what the seed is of."""
-    return all_options(
+def time_options(seeds: str, *, failures: bool = True) -> Callable[[Command], Command]:
+    """Options that say what takes how long; `seeds` is what the seed is of.
+
+    Those that are about failures alone are left out where none is asked about.
+    """
+    of_failures = (
         click.option("--loss", type=click.Choice(LOSSES), default="process", show_default=True,
                      help="Whether clients learn of the failure at once, or by their timeouts."),
+        click.option("--horizon", default="1h", show_default=True, metavar="TIME",
+                     help="Until when time without a leader counts."),
+    )
+    return all_options(
+        *(of_failures if failures else ()),
         click.option("--params", type=FilePath(), metavar="FILE",
                      help="Parameters of your cluster: JSON, a time for each name."),
         click.option("--time-profile", type=click.Choice(tuple(PROFILES)), default="default",
@@ -45,8 +53,6 @@ def time_options(seeds: str) -> Callable[[Command], Command]:
         number_option("--samples", type=click.IntRange(1, 100_000), default=200,
                       help="Draws of parameters from which ranges are made."),
         number_option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help=seeds),
-        click.option("--horizon", default="1h", show_default=True, metavar="TIME",
-                     help="Until when time without a leader counts."),
     )
 
 
@@ -69,5 +75,6 @@ def take_question(options: dict[str, Any]) -> dict[str, Any]:
         params, profile=profile)
     return {
         "params": values, "settings": {name: int(value) for name, value in settings.items()},
-        **{name: options.pop(name) for name in ("samples", "seed", "horizon", "loss")},
+        **{name: options.pop(name) for name in ("samples", "seed", "horizon", "loss")
+           if name in options},
     }

@@ -10,6 +10,7 @@ Decisions, orders and counts are those of the engine's controllers; nothing here
 - `detection`: phases, draws of samples, and when events begin. `zk_times`, `kraft_times`: the
   recurrences. `stages`: what they give.
 - `shutdown`, `shutdown_recording`, `shutdown_times`: the same of a controlled shutdown.
+- `rolling_restart`, `catch_up`: `kfast.timeline_restart`.
 - `progressions`, `summaries`: distributions without a value per partition. `partition_times`:
   one for each partition.
 

@@ -293,7 +293,7 @@ def _controlled(
     )
     return FailureTimeline(
         state, ids, controller is not None, question, measures, stage_table([part]), part,
-        gone=times.gone[0],
+        gone=times.gone,
     )
 
 

@@ -8,7 +8,7 @@ Source: docs/timeline.md, section "Controlled shutdown".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +30,9 @@ __all__ = ["ShutdownTimes", "shutdown_times"]
 Ints = npt.NDArray[np.int64]
 Values = Mapping[str, Ints]
 
+MOST_INSTANTS = 2**22
+"""Instants of partitions that are held at once."""
+
 FIRST_HEARTBEAT_US = 50_000
 """A broker that was not let go asks again so soon. Source: Kafka 3.9, BrokerLifecycleManager."""
 
@@ -46,10 +49,12 @@ class ShutdownTimes:
     released : (S, brokers) int64
         When each broker may go, in the order in which they ask.
     stopped : (S, brokers) int64
-    gone : (S, lost rows) int64
-        When each old leader ceases to lead.
+    gone : (lost rows,) int64
+        When each old leader ceases to lead, in the first sample.
     leaderless : (S,) int64
         Partition-microseconds without a leader, of partitions that have one in the end.
+    offline_gone : (S,) int64
+        Sum of the instants at which the others lose it.
     """
 
     times: Times
@@ -58,6 +63,7 @@ class ShutdownTimes:
     stopped: Ints
     gone: Ints
     leaderless: Ints
+    offline_gone: Ints
 
 
 def shutdown_times(
@@ -115,11 +121,13 @@ def _zookeeper(
     starts[:, shutdown.departure] = stopped.max(axis=1) + values["zk_expire_event"]
     times = timed(shutdown.departure + 1)
     _add_stops(times, shutdown, released, stopped)
-    gone = np.minimum(
-        _told_by_requests(shutdown, steps, times, values), _by_old_leader(shutdown, released)
+
+    def told(samples: slice) -> Ints:
+        return _told_by_requests(shutdown, steps, times, values, samples)
+
+    return ShutdownTimes(
+        times, starts, released, stopped, *_gaps(shutdown, times, told, released)
     )
-    leaderless = _leaderless(shutdown, times, gone)
-    return ShutdownTimes(times, starts, released, stopped, gone, leaderless)
 
 
 def _ended(times: Times, starts: Ints, event: int) -> Ints:
@@ -130,15 +138,16 @@ def _ended(times: Times, starts: Ints, event: int) -> Ints:
 
 
 def _told_by_requests(
-    shutdown: Shutdown, steps: list[ControllerStep], times: Times, values: Values
+    shutdown: Shutdown, steps: list[ControllerStep], times: Times, values: Values, samples: slice
 ) -> Ints:
-    """(S, lost rows) when each old leader has become a follower; never where no request says so.
+    """(n, lost rows) when each old leader has become a follower; never where no request says so.
 
     So it is in old releases: it leads, as far as it knows, until it stops.
     """
     recording = shutdown.recording
     lost = np.flatnonzero(recording.lost)
     broker, event = recording.first["leader"][lost], shutdown.left_by[lost]
+    values = {name: column[samples] for name, column in values.items()}
     gone = np.full((values["net"].size, lost.size), FAR, np.int64)
     sent = [step for step in steps if step.publication is not None]
     for number, step in enumerate(sent):
@@ -151,7 +160,7 @@ def _told_by_requests(
         if mine.size and publication.follows[own] >= mine.size:
             before = (publication.leads[own] * values["epoch_sync"]
                       + publication.leads_on[own] * values["isr_only"])
-            gone[:, mine] = _followed(times.begun[number][:, own], before, mine.size, values)
+            gone[:, mine] = _followed(times.begun[number][samples, own], before, mine.size, values)
     return gone
 
 
@@ -195,12 +204,14 @@ def _quorum(
         ]
         released[:, place] = fenced + values["net"]
     stopped = released + values["stop"][:, None]
-    gone = np.minimum(
-        _told_by_takes(shutdown, counts, times, values), _by_old_leader(shutdown, released)
-    )
     _add_stops(times, shutdown, released, stopped)
-    leaderless = _leaderless(shutdown, times, gone)
-    return ShutdownTimes(times, starts, released, stopped, gone, leaderless)
+
+    def told(samples: slice) -> Ints:
+        return _told_by_takes(shutdown, counts, times, values, samples)
+
+    return ShutdownTimes(
+        times, starts, released, stopped, *_gaps(shutdown, times, told, released)
+    )
 
 
 def _reported(
@@ -232,14 +243,16 @@ def _let_go(answered: Ints, caught_up: Ints, values: Values, settings: Settings)
 
 
 def _told_by_takes(
-    shutdown: Shutdown, counts: TakeCounts, times: Times, values: Values
+    shutdown: Shutdown, counts: TakeCounts, times: Times, values: Values, samples: slice
 ) -> Ints:
-    """(S, lost rows) when each old leader has become a follower of what it led."""
+    """(n, lost rows) when each old leader has become a follower of what it led."""
     recording = shutdown.recording
     lost = np.flatnonzero(recording.lost)
     leaders, events = recording.first["leader"][lost], shutdown.left_by[lost]
+    values = {name: column[samples] for name, column in values.items()}
     gone = np.full((values["net"].size, lost.size), FAR, np.int64)
-    _, broker, i, j, _, base, _ = times.takes.T
+    began, end = np.searchsorted(times.takes[:, 0], [samples.start, samples.stop])
+    _, broker, i, j, _, base, _ = times.takes[began:end].T
     for number, event in enumerate(recording.events):
         own = event.group[0]
         mine = np.flatnonzero((events == number) & (leaders == own))
@@ -273,13 +286,28 @@ def _add_stops(times: Times, shutdown: Shutdown, released: Ints, stopped: Ints) 
     ]
 
 
-def _leaderless(shutdown: Shutdown, times: Times, gone: Ints) -> Ints:
-    """(S,) sum over the partitions that are led again of the time in which nobody led them."""
-    places = np.full(shutdown.recording.rows.size, -1, np.int64)
-    lost = np.flatnonzero(shutdown.recording.lost)
+def _gaps(
+    shutdown: Shutdown, times: Times, told: Callable[[slice], Ints], released: Ints
+) -> tuple[Ints, Ints, Ints]:
+    """`gone`, `leaderless` and `offline_gone`, some samples at a time.
+
+    `told` says when old leaders become followers; those that are not told lead until they may go.
+    """
+    recording, led = shutdown.recording, led_places(shutdown.recording)
+    lost = np.flatnonzero(recording.lost)
+    places = np.full(recording.rows.size, -1, np.int64)
     places[lost] = np.arange(lost.size)
-    found, led = np.zeros(gone.shape[0], np.int64), led_places(shutdown.recording)
-    for sample in range(gone.shape[0]):
-        instants, _ = led_instants(led, times, sample)
-        found[sample] = np.maximum(instants - gone[sample, places[led]], 0).sum()
-    return found
+    offline = recording.final_leader[lost] < 0
+    n = released.shape[0]
+    leaderless, offline_gone = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    first, at_once = np.zeros(lost.size, np.int64), max(MOST_INSTANTS // max(lost.size, 1), 1)
+    for begin in range(0, n, at_once):
+        samples = slice(begin, min(begin + at_once, n))
+        gone = np.minimum(told(samples), _by_old_leader(shutdown, released[samples]))
+        offline_gone[samples] = gone[:, offline].sum(axis=1)
+        for at, sample in enumerate(range(n)[samples]):
+            instants, _ = led_instants(led, times, sample)
+            leaderless[sample] = np.maximum(instants - gone[at, places[led]], 0).sum()
+        if not begin:
+            first = gone[0]
+    return first, leaderless, offline_gone

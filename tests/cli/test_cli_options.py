@@ -238,6 +238,7 @@ def test_one_seed_unless_another_is_given():
     assert set(seeds) == {
         "capacity forecast", "capacity size", "capacity sweep", "compare", "generate",
         "plan check", "plan improve", "report", "risk", "sweep", "timeline", "timeline-growth",
+        "timeline-restart",
     }
     assert set(seeds.values()) == {0}
 

@@ -102,7 +102,9 @@ def timeline_tables(state):
     sweep = kfast.timeline_sweep(state, kfast.every_broker(state), samples=5)
     growth = kfast.timeline_growth([60], brokers=4, samples=5)
     compared = kfast.timeline_compare(state, [1], samples=5)
+    restart = kfast.timeline_restart(state, [[1]], samples=5)
     return {f"timeline.{name}": getattr(found, name) for name in names.split()} | {
+        "timeline.restart": restart.batches, "timeline.restart_summary": restart.summary,
         "timeline.sweep": sweep.summary, "timeline.compared": compared.summary,
         "timeline.differences": compared.differences, "timeline.growth": growth.table,
         "timeline.growth_sensitivity": growth.sensitivity}

@@ -67,7 +67,7 @@ def test_all_that_take_a_state_are_known():
         "restart_plan", "risk", "scenarios_from_table", "sweep", "sweep_brokers",
         "sweep_partitions", "sweep_reader", "take_census", "write", "write_report",
         "QuorumController", "compare", "with_controller", "timeline",
-        "timeline_compare", "timeline_sweep",
+        "timeline_compare", "timeline_restart", "timeline_sweep",
     }
 
 

@@ -63,6 +63,8 @@ EXAMPLES = [
     ("timeline", *DESCRIBE, "--each-rack", "--samples", 20),
     ("timeline", *DESCRIBE, "--brokers", 105, "--samples", 20, "--compare", "kraft,zk"),
     ("timeline", *DESCRIBE, "--brokers", 105, "--samples", 20, "--sensitivity"),
+    ("timeline-restart", *DESCRIBE, "--samples", 20),
+    ("timeline-restart", *DESCRIBE, "--controller", "zk-3.9", "--samples", 20, *LOADS),
     ("timeline-growth", "--partitions", "1k,2k", "--samples", 20),
     ("risk", *DESCRIBE),
     ("risk", *DESCRIBE, "--mttf", "3y", *LOADS),

@@ -26,7 +26,7 @@ class _Leaving:
         rows = self.recording.rows.tolist()
         self.old = {row: self.ids[leader] for row, leader in zip(rows, first, strict=True)
                     if leader >= 0 and self.ids[leader] in self.dead}
-        self.gone, self.released, self.stopped = {}, {}, {}
+        self.gone, self.released, self.stopped, self.ends = {}, {}, {}, {}
 
     def leader_rank(self, row, broker, clean):
         """All with a new leader alike."""
@@ -78,6 +78,8 @@ class ZooKeeperShutdownTwin(_Leaving, ZooKeeperTwin):
     def step(self, at, number, steps, which):
         """The controller begins a step; after the last one it answers."""
         super().step(at, number, steps, which)
+        if which == len(steps):
+            self.ends[number] = at
         if which < len(steps) or number == self.shutdown.departure:
             return
         place, backoff = self.askers[number], 1000 * self.settings.shutdown_backoff
