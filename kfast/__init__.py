@@ -101,9 +101,11 @@ if TYPE_CHECKING:
         scenarios_from_table,
     )
     from kfast.sweeps.scenarios import Scenarios
+    from kfast.timelines.calibration import fit_times
     from kfast.timelines.comparison import timeline_compare
     from kfast.timelines.failover import timeline
     from kfast.timelines.failure_sweep import timeline_sweep
+    from kfast.timelines.interval_files import read_intervals
     from kfast.timelines.parameters import read_params
     from kfast.timelines.planned_clusters import timeline_growth
     from kfast.timelines.rolling_restart import timeline_restart
@@ -162,6 +164,7 @@ __all__ = [
     "explain",
     "fail_brokers",
     "fit_cpu",
+    "fit_times",
     "generate",
     "grow_load",
     "impact",
@@ -183,6 +186,7 @@ __all__ = [
     "read_broker_sets",
     "read_capacity",
     "read_growth",
+    "read_intervals",
     "read_load",
     "read_params",
     "read_plan",
@@ -255,9 +259,11 @@ load_lazily(__name__, {
         "independent_racks random_brokers scenarios_from_table"
     ),
     "sweeps.scenarios": "Scenarios",
+    "timelines.calibration": "fit_times",
     "timelines.comparison": "timeline_compare",
     "timelines.failover": "timeline",
     "timelines.failure_sweep": "timeline_sweep",
+    "timelines.interval_files": "read_intervals",
     "timelines.parameters": "read_params",
     "timelines.planned_clusters": "timeline_growth",
     "timelines.rolling_restart": "timeline_restart",

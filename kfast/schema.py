@@ -2380,6 +2380,54 @@ TIMELINE_PARAMETERS = ResultTable(
         ResultColumn("meaning", _TEXT, "what costs that"),
     ),
 )
+_INTERVAL = (
+    ResultColumn("kind", _TEXT, "what took that long"),
+    ResultColumn("start_broker", _INT32, "id of the node by whose clock it begins; null: the "
+                 "writer of a metadata log", True),
+    ResultColumn("end_broker", _INT32, "id of the node by whose clock it ends; null likewise",
+                 True),
+    ResultColumn("start_us", _INT64, "when it begins, in microseconds since 1970"),
+    ResultColumn("end_us", _INT64, "when it ends, in microseconds since 1970"),
+    ResultColumn("parameters", _TEXTS, "names of the parameters whose sum it is"),
+    ResultColumn("counts", pa.list_(_INT64), "how often each of them is in it"),
+    ResultColumn("log_level", _TEXT, "most verbose level of the logs that show it; empty of "
+                 "records"),
+    ResultColumn("file", _TEXT, "file of the line that ends it"),
+    ResultColumn("line", _INT64, "number of that line; of records the offset"),
+)
+TIMELINE_INTERVALS = ResultTable(
+    "timeline.intervals", "kfast.read_intervals(path)", "intervals that logs show, by their ends",
+    _INTERVAL,
+)
+TIMELINE_FITTED_INTERVALS = ResultTable(
+    "timeline.fitted_intervals", "kfast.fit_times(kfast.read_intervals(path)).intervals",
+    "the intervals beside what the fitted parameters give",
+    (
+        *_INTERVAL,
+        *_counts(
+            ("predicted_us", "its length by the values of the parameters"),
+            ("predicted_low_us", "its length by their low ends"),
+            ("predicted_high_us", "its length by their high ends"),
+        ),
+        ResultColumn("left_out", _TEXT, "why it is not fitted: outlier, clocks or no parameter; "
+                     "null where it is", True),
+    ),
+)
+TIMELINE_FITTED = ResultTable(
+    "timeline.fitted", "kfast.fit_times(kfast.read_intervals(path)).parameters", "every parameter",
+    (
+        ResultColumn("name", _TEXT, "name of the parameter"),
+        ResultColumn("unit", _TEXT, "us, or ns for each item"),
+        *_counts(
+            ("value", "fitted value, or the default"), ("low", "least value that is drawn"),
+            ("high", "greatest value that is drawn"),
+            ("rows", "intervals that it was fitted on; 0: the default"),
+        ),
+        ResultColumn("source", _TEXT, "where the value comes from"),
+        ResultColumn("log_level", _TEXT, "most verbose level of the logs of these intervals; null "
+                     "without any", True),
+    ),
+)
 TIMELINE_STAGES = ResultTable(
     "timeline.stages", "kfast.timeline(state, broker_ids).stages",
     "stages of the controller and of each broker, in their order",
@@ -2606,5 +2654,6 @@ RESULTS = (
     TIMELINE_PARTITIONS, TIMELINE_PARAMETERS, TIMELINE_COMPARED, TIMELINE_DIFFERENCES,
     FLEET_TIMELINES, TIMELINE_LEADERLESS, TIMELINE_SENSITIVITY, TIMELINE_GROWTH,
     TIMELINE_GROWTH_SENSITIVITY, TIMELINE_RESTART, TIMELINE_RESTART_SUMMARY,
+    TIMELINE_INTERVALS, TIMELINE_FITTED_INTERVALS, TIMELINE_FITTED,
 )
 """Every table that kfast gives, in the order of `docs/results.md`."""

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from kfast.analysis.whatif import select_brokers
+from kfast.cli.calibration import calibration_option
 from kfast.cli.command import command
 from kfast.cli.options import (
     Inputs,
@@ -76,7 +77,8 @@ def _tables(fails: bool, compare: Sequence[str]) -> tuple[str, ...]:
 @threads_option()
 @plot_option("Stages, and partitions without a leader over time; of a sweep when all are led")
 @top_option("partitions, or failures of a sweep,")
-@output_options(TIMELINE_TABLES, TIMELINE_METRICS)
+@output_options((*TIMELINE_TABLES, "intervals"), TIMELINE_METRICS)
+@calibration_option()
 def timeline_command(
     sources: Inputs, brokers: Sequence[int], racks: Sequence[str], controller_fails: bool,
     controlled: bool, compare: Sequence[str], sensitivity: bool, threads: int, plot: Path | None,
@@ -100,6 +102,7 @@ def timeline_command(
         --compare broker.session.timeout.ms=9000,broker.session.timeout.ms=6000
       kfast timeline describe.txt --brokers 3 --controller kraft-4.1 \
         --set broker.session.timeout.ms=6000 --fail-on 'led_max_us>8000000'
+      kfast timeline --calibrate /var/log/kafka -o params.json
     """
     make = take_scenarios(options, options["seed"])
     fails = bool(brokers or racks or controller_fails)

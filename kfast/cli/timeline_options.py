@@ -40,7 +40,7 @@ def time_options(seeds: str, *, failures: bool = True) -> Callable[[Command], Co
     return all_options(
         *(of_failures if failures else ()),
         click.option("--params", type=FilePath(), metavar="FILE",
-                     help="Parameters of your cluster: JSON, a time for each name."),
+                     help="Parameters of your cluster, as timeline --calibrate writes them."),
         click.option("--time-profile", type=click.Choice(tuple(PROFILES)), default="default",
                      show_default=True,
                      help="Named set of parameters that --param starts from."),

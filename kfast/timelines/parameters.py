@@ -260,21 +260,71 @@ def _known(name: object) -> None:
     raise ArgumentError(f"parameter {shown(name)} is unknown; the nearest is {near[0]}")
 
 
-def read_params(path: str | os.PathLike[str], *, profile: str = "default") -> Parameters:
-    """Read parameters from a file of JSON: an object with a time for each name.
+class _Entry(msgspec.Struct):
+    """One parameter of a file."""
 
-    Each is a text as of `Parameters.of`. What the file does not name keeps its default.
+    name: str
+    value: int | str
+    unit: str | None = None
+    low: int | None = None
+    high: int | None = None
+    rows: int | None = None
+    source: str = "given"
+
+
+class _Entries(msgspec.Struct):
+    """What a file of parameters has to have."""
+
+    parameters: list[_Entry]
+
+
+def read_params(path: str | os.PathLike[str], *, profile: str = "default") -> Parameters:
+    """Read parameters from a file of JSON, as `kfast timeline --calibrate` writes it.
+
+    It is an object whose `parameters` are a list of objects with a `name` and a `value`: a text as
+    of `Parameters.of`, or an integer beside its `unit`, and perhaps `low` and `high`. What the file
+    does not name, or says to have fitted on no rows, keeps its default.
 
     Raises
     ------
     InputError
         The file cannot be read, or is no such JSON.
     ArgumentError
-        A name is unknown, or a value is none.
+        A name is unknown or comes twice, or a value is none.
     """
     name, data = str(path), Path(path).read_bytes()
     check_utf8(name, data)
-    decoder = msgspec.json.Decoder(dict[str, str])
-    right = '; right is {"epoch_sync": "800us,500us,2ms"}'
-    values = decode_with(name, data, decoder, memoryview(data), f"{name}: no parameters: ", right)
-    return Parameters.of(values, profile=profile)
+    right = '; right is {"parameters": [{"name": "epoch_sync", "value": "800us,500us,2ms"}]}'
+    entries = decode_with(
+        name, data, msgspec.json.Decoder(_Entries), memoryview(data), f"{name}: no parameters: ",
+        right,
+    ).parameters
+    found = dict(Parameters.of(profile=profile).by_name)
+    seen = set[str]()
+    for entry in entries:
+        _known(entry.name)
+        if entry.name in seen:
+            raise ArgumentError(f"{name}: {entry.name} comes twice")
+        seen.add(entry.name)
+        if entry.rows != 0:
+            found[entry.name] = _taken(found[entry.name], entry)
+    return Parameters(found)
+
+
+def _taken(one: Parameter, entry: _Entry) -> Parameter:
+    """A parameter with the values of a file."""
+    if isinstance(entry.value, str):
+        if entry.low is not None or entry.high is not None:
+            raise ArgumentError(
+                f"{one.name}: a text has its range with it, as 800us,500us,2ms; low and high go "
+                "with an integer"
+            )
+        return one.with_values(entry.value, entry.source)
+    if entry.unit != one.unit:
+        raise ArgumentError(
+            f"{one.name} is {entry.value} with the unit {shown(entry.unit)}; right is "
+            f"{shown(one.unit)}"
+        )
+    low = entry.value if entry.low is None else entry.low
+    high = entry.value if entry.high is None else entry.high
+    return one.checked(entry.value, low, high, entry.source)

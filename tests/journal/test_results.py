@@ -88,6 +88,10 @@ def results(tmp_path_factory, shared_data):
     replayed = kfast.replay(write_logs(tmp_path_factory.mktemp("logs")))
     for name in REPLAY_TABLES:
         tables[f"replay.{name}"] = getattr(replayed, name)
+    logs = kfast.read_intervals(write_logs(tmp_path_factory.mktemp("later"), "3.9"))
+    fitted = kfast.fit_times(logs)
+    tables |= {"timeline.intervals": logs, "timeline.fitted_intervals": fitted.intervals,
+               "timeline.fitted": fitted.parameters}
     log = shared_data / "kraft_live" / "metadata" / "__cluster_metadata-0"
     recorded = kfast.replay_metadata(log)
     tables["replay.metadata_facts"] = recorded.facts

@@ -15,6 +15,7 @@ from pathlib import Path
 from kfast.report.answer_schema import PATH, answer_schema
 from kfast.report.writing import SCHEMA_VERSION
 from tests.support.cli_run import ROOT, run
+from tests.support.replay_story import write_logs
 
 BENCH = ROOT / "bench_data"
 DESCRIBE = (BENCH / "describe.txt", "--brokers-file", BENCH / "brokers.csv")
@@ -97,6 +98,7 @@ def examples():
         path = Path(folder, "answer.json")
         path.write_text(json.dumps(answer("show", *DESCRIBE), indent=2))
         yield answer("diff", path, path)
+        yield answer("timeline", "--calibrate", write_logs(Path(folder, "logs"), "3.9"))
         prices = Path(folder, "prices.csv")
         prices.write_text("class,price_month\nlarge,500\nold,200\n")
         capacities = Path(folder, "capacities.csv")
