@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from pathlib import Path
 
 from kfast.controllers.kraft.hash_orders import ConcurrentTable
@@ -32,3 +33,21 @@ def test_keys_come_in_the_order_of_a_jvm():
                 assert order is None or list(table) == order, (number, step)
     assert n_trees > 50
     assert n_lists_again > 10
+
+
+def test_the_order_of_a_table_does_not_depend_on_when_it_is_asked_for():
+    """Its places are made when they are asked for, of all that was put and removed until then."""
+    chance = random.Random(8)
+    asked, waiting = (ConcurrentTable(lambda key: key * 977 % 64) for _ in range(2))
+    for step in range(25_000):
+        key = chance.randrange(200)
+        if key in asked.times and chance.random() < 0.4:
+            asked.remove(key)
+            waiting.remove(key)
+        else:
+            asked.put(key, step)
+            waiting.put(key, step)
+        if step % 50 == 0:
+            assert sorted(asked) == sorted(asked.times)
+    assert list(asked) == list(waiting)
+    assert asked.times == waiting.times

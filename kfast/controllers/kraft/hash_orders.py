@@ -16,6 +16,9 @@ from kfast.state.metadata_records import uuid_halves
 K = TypeVar("K")
 V = TypeVar("V")
 
+MOST_PENDING = 10_000
+"""So many changes of a table wait for the moment at which its order is asked for."""
+
 LOAD_FACTOR = 0.75
 SCATTER = -7046029254386353131
 """BaseHashTable.java, `findSlot`: multiplies a hash, so that its top bits depend on all of it."""
@@ -279,25 +282,55 @@ class Bucket(Generic[K]):
 class ConcurrentTable(Generic[K]):
     """Java's ConcurrentHashMap of times, as far as its order goes.
 
+    The order follows from all that was put and removed. It is made when it is asked for: most
+    controllers are never asked, and a new one puts a session for every broker.
+
     Source: section 9.4; ConcurrentHashMap.java, `putVal`, `treeifyBin`, `tryPresize`, `transfer`.
     """
 
     def __init__(self, hash_of: Callable[[K], int]) -> None:
         self.hash_of = hash_of
-        self.buckets: list[Bucket[K]] = [Bucket() for _ in range(16)]
         self.times: dict[K, int] = {}
+        self._buckets: list[Bucket[K]] = [Bucket() for _ in range(16)]
         self._hashes: dict[K, int] = {}
+        self._pending: list[tuple[K, bool]] = []
+
+    @property
+    def buckets(self) -> list[Bucket[K]]:
+        """Keys by bucket."""
+        self._settle()
+        return self._buckets
+
+    def _settle(self) -> None:
+        """Let every change that is noted change the buckets, in order."""
+        for key, added in self._pending:
+            (self._add if added else self._take_out)(key)
+        self._pending.clear()
 
     def _bucket(self, key: K) -> Bucket[K]:
-        return self.buckets[self._hashes[key] & (len(self.buckets) - 1)]
+        return self._buckets[self._hashes[key] & (len(self._buckets) - 1)]
 
     def put(self, key: K, time: int) -> None:
-        """Add or replace; a long bucket or many entries make the table larger."""
-        is_new = key not in self.times
+        """Add or replace."""
+        self.times[key] = time
+        self._note(key, added=True)
+
+    def remove(self, key: K) -> None:
+        """Remove a key; the table never shrinks."""
+        del self.times[key]
+        self._note(key, added=False)
+
+    def _note(self, key: K, *, added: bool) -> None:
+        self._pending.append((key, added))
+        if len(self._pending) > MOST_PENDING:
+            self._settle()
+
+    def _add(self, key: K) -> None:
+        """A long bucket or many entries make the table larger."""
+        is_new = key not in self._hashes
         if is_new:
             self._hashes[key] = spread(self.hash_of(key)) & HASH_BITS
         bucket = self._bucket(key)
-        self.times[key] = time
         if bucket.tree is not None:
             if is_new:
                 bucket.keys.insert(0, key)
@@ -308,17 +341,17 @@ class ConcurrentTable(Generic[K]):
                 bucket.keys.append(key)
             if n_before >= TREEIFY_THRESHOLD:
                 self._treeify(bucket)
-        while is_new and len(self.times) >= LOAD_FACTOR * len(self.buckets):
+        while is_new and len(self._hashes) >= LOAD_FACTOR * len(self._buckets):
             self._double()
 
     def _treeify(self, bucket: Bucket[K]) -> None:
         """Make a long bucket a tree, or a small table larger."""
-        size = len(self.buckets)
+        size = len(self._buckets)
         if size >= MIN_TREEIFY_CAPACITY:
             bucket.tree = self._tree_of(bucket.keys)
             return
         wanted = 1 << (3 * size).bit_length()
-        while LOAD_FACTOR * len(self.buckets) < wanted:
+        while LOAD_FACTOR * len(self._buckets) < wanted:
             self._double()
 
     def _tree_of(self, keys: list[K]) -> RedBlackTree[K]:
@@ -327,8 +360,7 @@ class ConcurrentTable(Generic[K]):
             tree.insert(key, self._hashes[key])
         return tree
 
-    def remove(self, key: K) -> None:
-        """Remove a key; the table never shrinks."""
+    def _take_out(self, key: K) -> None:
         bucket = self._bucket(key)
         bucket.keys.remove(key)
         if bucket.tree is not None:
@@ -336,13 +368,13 @@ class ConcurrentTable(Generic[K]):
                 bucket.tree = None
             else:
                 bucket.tree.remove(key)
-        del self.times[key], self._hashes[key]
+        del self._hashes[key]
 
     def _double(self) -> None:
         """Split every bucket by the next bit of the hashes."""
-        size = len(self.buckets)
-        halves = [self._split(bucket, size) for bucket in self.buckets]
-        self.buckets = [low for low, _ in halves] + [high for _, high in halves]
+        size = len(self._buckets)
+        halves = [self._split(bucket, size) for bucket in self._buckets]
+        self._buckets = [low for low, _ in halves] + [high for _, high in halves]
 
     def _split(self, bucket: Bucket[K], bit: int) -> tuple[Bucket[K], Bucket[K]]:
         """Split a bucket by a bit of the spread hashes.
