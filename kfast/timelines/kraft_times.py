@@ -95,13 +95,16 @@ def _apply(
     )
     times.shrunk = shrunk.beside(shrunk_on)
     times.visible.append(visible[:, -1])
-    spread = np.zeros((4, samples, recording.live.size), np.int64)
+    spread = np.zeros((3, samples, recording.live.size), np.int64)
     first, last = i == 0, j == n_events - 1
     for at, which, instants in ((0, first, begin), (1, first, base), (2, last, end)):
         spread[at, sample[which], broker[which]] = instants[which]
-    items = counts.applied[(slice(None), *place)].sum(axis=0)
-    np.add.at(spread[3], (sample, broker), items)
+    # A stage has the number of its items in the first sample; takes stand sample by sample.
+    of_first = slice(0, int(np.searchsorted(sample, 1)))
+    own = broker[of_first]
+    items = np.zeros(recording.live.size, np.int64)
+    np.add.at(items, own, counts.applied[:, own, i[of_first], j[of_first]].sum(axis=0))
     times.add_brokers(
         0, "load", spread[0], spread[1], recording.live.astype(np.int64), recording.live
     )
-    times.add_brokers(0, "apply", spread[1], spread[2], spread[3, 0], recording.live)
+    times.add_brokers(0, "apply", spread[1], spread[2], items, recording.live)
