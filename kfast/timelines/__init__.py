@@ -11,6 +11,8 @@ Decisions, orders and counts are those of the engine's controllers; nothing here
   recurrences. `stages`: what they give.
 - `shutdown`, `shutdown_recording`, `shutdown_times`: the same of a controlled shutdown.
 - `rolling_restart`, `catch_up`: `kfast.timeline_restart`.
+- `calibration`: `kfast.fit_times`, on `intervals` that `interval_files` reads; of ZooKeeper mode in
+  `zk_intervals`, of KRaft in `kraft_intervals`.
 - `progressions`, `summaries`: distributions without a value per partition. `partition_times`:
   one for each partition.
 

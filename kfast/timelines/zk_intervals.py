@@ -169,8 +169,10 @@ class _ControllerLines:
                 yield self._interval("context", self.context, line, counts)
                 self._begin(START, line)
             elif message.endswith(OFFLINE) and self.event == START:
-                counts = {"zk_start": self._size("partitions", line), "zk_entry": self.entries}
-                yield self._interval("all replicas", self.since, line, counts)
+                if self.entries:  # Releases before 2.6, or at WARN, do not say what they send.
+                    size = self._size("partitions", line)
+                    counts = {"zk_start": size, "zk_entry": self.entries}
+                    yield self._interval("all replicas", self.since, line, counts)
                 self.work, self.since = _Work(), line.entry.time
             elif kind == "broker_change":
                 self._begin(FAILURE if line.fields["deleted"] else "", line)

@@ -76,8 +76,9 @@ def twin_rows(folder, n_topics, n_partitions):
         for before, sent, metadata in batches_of(event):
             for at, text in before:
                 if starts and "Triggering offline replica state changes" in text:
-                    rows.append(("all replicas", since, at,
-                                 {"zk_start": n_partitions, "zk_entry": entries}))
+                    if entries:
+                        rows.append(("all replicas", since, at,
+                                     {"zk_start": n_partitions, "zk_entry": entries}))
                     since = at
             led = [match for _, text in before if (match := LED.search(text))]
             elected |= {match[1] for match in led}

@@ -146,6 +146,12 @@ def test_requests_that_tell_nothing_of_a_failure_are_no_rows(tmp_path, change):
     assert "LeaderAndIsr" not in found
 
 
+def test_a_release_that_does_not_say_what_it_sends_tells_nothing_of_a_start(tmp_path):
+    """Before 2.6 the requests to all replicas would count as the CPU of the start."""
+    write_story(tmp_path, "2.4", True)
+    assert set(kfast.read_intervals(tmp_path)["kind"].to_pylist()) == {"context"}
+
+
 def interval(counts, length, kind="made", start=0, brokers=(1, 1), level="INFO"):
     return Interval(kind, *brokers, start, start + length, counts, level, "made.log", start + 1)
 
