@@ -2,7 +2,8 @@
 #
 #   make demo      set up, then show what one rack's failure does to the cluster in bench_data/
 #   make test      set up, then run the tests
-#   make slow      the tests that `make test` leaves out, and a slice of the soak with a fresh seed
+#   make slow      the tests that `make test` leaves out, and a slice of the soak with a fresh seed;
+#                  WHOLE=1: with all seeds of the longest ones, instead of a fifth
 #   make lint      ruff, mypy, stubtest, cython-lint
 #   make debug     the tests against a build with bounds and initialisation checks, and assertions
 #   make sanitize  the kernel tests against a build with the same checks and with the address and
@@ -125,7 +126,8 @@ endef
 debug: $(VENV)/installed-dev
 	$(call copy_tree,debug)
 	cd build/debug && KFAST_DEBUG=1 $(BIN)/python setup.py -q build_ext --inplace
-	cd build/debug && $(BIN)/python -m pytest -q $(SPREAD) -m "($(CHECKED)) and not slow and not spark"
+	cd build/debug && $(BIN)/python -m pytest -q $(SPREAD) --ignore tests/style \
+		-m "($(CHECKED)) and not slow and not spark"
 
 sanitize: $(VENV)/installed-dev
 	$(call copy_tree,sanitize)

@@ -37,6 +37,7 @@ from tests.support.capacity_reference import (
     uses,
 )
 from tests.support.kraft_clusters import RandomCluster
+from tests.support.long_tests import share_of
 from tests.support.reference_profiles import PROFILES
 from tests.support.twin_kraft_sweep import partitions_of
 from tests.support.twin_sweep import partitions_of as assigned_rows
@@ -400,8 +401,8 @@ def check_met(met, *names):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(12))
-def test_6000_random_zookeeper_clusters(part):
+@pytest.mark.parametrize("part", share_of(range(12)))
+def test_thousands_of_random_zookeeper_clusters(part):
     """Every column of five scenarios each is what the controller leaves."""
     profiles, met, compared = list(PROFILES), Counter(), 0
     seeds = count(1_000_000 * (part + 1))
@@ -414,8 +415,8 @@ def test_6000_random_zookeeper_clusters(part):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(8))
-def test_4000_random_kraft_clusters(part):
+@pytest.mark.parametrize("part", share_of(range(8)))
+def test_a_thousand_random_kraft_clusters_and_more(part):
     """The same for every release, with ELR and without."""
     releases, met = list(RELEASES), Counter()
     for number in range(RANDOM_CLUSTERS):

@@ -27,6 +27,7 @@ from tests.analysis.test_impact import random_cluster
 from tests.analysis.test_sweep import starts
 from tests.analysis.test_sweep_kraft import state_of as kraft_state
 from tests.support.kraft_clusters import RandomCluster
+from tests.support.long_tests import share_of
 from tests.support.reference_placements import (
     SmallCluster,
     allowed,
@@ -191,7 +192,7 @@ def test_it_finds_the_best_placement_with_few_bytes(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1000, 1040))
+@pytest.mark.parametrize("seed", share_of(range(1000, 1040)))
 def test_it_finds_the_best_of_all_placements_of_up_to_eight_partitions(seed):
     check_best(seed, *[(3, 8), (4, 6), (5, 5), (6, 4)][seed % 4])
 
@@ -199,7 +200,7 @@ def test_it_finds_the_best_of_all_placements_of_up_to_eight_partitions(seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [
     *range(1000, 1600, 100),
-    *(pytest.param(first, marks=pytest.mark.slow) for first in range(1600, 4000, 100)),
+    *(pytest.param(first, marks=pytest.mark.slow) for first in share_of(range(1600, 4000, 100))),
 ])
 def test_bounds_and_placements_of_thousands_of_clusters(first):
     """No bound is above the best of all placements, and few placements are not the best."""

@@ -25,6 +25,7 @@ from kfast.capacity.planning.cluster_sizes import (
 from kfast.errors import ArgumentError, InputError
 from tests.capacity.test_cost import example
 from tests.capacity.test_placement_search import capacity_of, load_of
+from tests.support.long_tests import share_of
 from tests.support.reference_sizes import fewest, fewest_brokers, mean_of_all, over_limits
 
 WEIGHTS = CpuWeights()
@@ -254,7 +255,7 @@ def test_no_placement_on_fewer_brokers_than_the_bound_keeps_the_limits():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(1000, 4000, 100))
+@pytest.mark.parametrize("first", share_of(range(1000, 4000, 100)))
 def test_no_placement_of_thousands_of_clusters_needs_fewer_than_the_bound(first):
     for seed in range(first, first + 100):
         check_all_placements(seed)

@@ -14,6 +14,7 @@ import pytest
 from kfast.log_replay import Replay, replay
 from tests.support.cli_run import ROOT
 from tests.support.log_values import change_one
+from tests.support.long_tests import WHOLE
 from tests.support.replay_story import write_logs
 
 FOLDERS = (
@@ -23,7 +24,7 @@ FOLDERS = (
 """Real logs of which nothing is contradicted."""
 
 SEED = 17
-PER_KIND = int(os.environ.get("MUTATIONS", "24"))
+PER_KIND = int(os.environ.get("MUTATIONS", "200" if WHOLE else "12"))
 """Changes of each kind in real logs; 200 take half an hour."""
 FEW = 2
 DECISION = re.compile(

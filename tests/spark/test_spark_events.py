@@ -11,6 +11,7 @@ import pytest
 
 import kfast
 import kfast.spark
+from tests.support.long_tests import share_of
 from tests.support.sharded import (
     Teller,
     alone,
@@ -42,7 +43,7 @@ def cluster(seed: int) -> kfast.ClusterState:
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize(("shards", "tasks"), [(1, 1), (7, 2), (16, 16)])
 @pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))]
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in share_of(range(1, 8)))]
 )
 def test_random_events(tmp_path, profile, shards, tasks, seed):
     state = cluster(seed)

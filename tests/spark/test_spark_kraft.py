@@ -16,6 +16,7 @@ import kfast
 from kfast.controllers import QuorumEvents
 from kfast.journal.quorum_outcome import QuorumCounts
 from kfast.state.census import take_census
+from tests.support.long_tests import share_of
 from tests.support.sharded import joined, split, without_session
 
 pytestmark = pytest.mark.spark
@@ -128,7 +129,7 @@ def test_several_brokers_leave_and_return_one_by_one(cluster, fail):
 ])
 @pytest.mark.parametrize(("shards", "tasks"), [(1, 1), (6, 2), (11, 11)])
 @pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))]
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in share_of(range(1, 8)))]
 )
 def test_random_events(fail, controller, elr, shards, tasks, seed):
     state = kfast.generate(

@@ -25,6 +25,7 @@ from kfast.timelines.recording import record_failure
 from kfast.timelines.settings import Settings
 from kfast.timelines.zk_steps import controller_steps
 from kfast.timelines.zk_times import zookeeper_times
+from tests.support.long_tests import share_of
 from tests.support.timeline_twin import QuorumTwin, ZooKeeperTwin, up
 
 FAR = 10**13
@@ -104,7 +105,7 @@ def test_recurrences_equal_a_heap_that_moves_every_partition(controller):
 @pytest.mark.slow
 @pytest.mark.parametrize("controller", ["zk-3.9", "kraft-4.1", "kraft-3.5"])
 def test_recurrences_equal_the_heap_on_many_clusters(controller):
-    for seed in range(1000, 4334):
+    for seed in share_of(range(1000, 4334)):
         compare(seed, controller)
 
 
