@@ -2456,6 +2456,10 @@ TIMELINE_PARTITIONS = ResultTable(
         ResultColumn("reachable_us", _INT64, "from when on a client's next attempt finds the "
                      "leader: the later one of both, and with loss host not before its timeout; "
                      "null likewise", True),
+        ResultColumn("stalled_us", _INT64, "how long its ISR has a member that failed after it is "
+                     "led: writes with acks=all wait; null likewise", True),
+        ResultColumn("cause", _TEXT, "what it waits for most until it is led: detection, "
+                     "controller, store, queue or disk; null likewise", True),
     ),
 )
 _TIMELINE = (

@@ -136,10 +136,9 @@ class FailureTimeline(Answered):
         if self.central is None:
             return TIMELINE_PARTITIONS.schema.empty_table()
         schedule, recording, times, _ = self.central
-        sample = int(np.flatnonzero(schedule.samples == 0)[0])
         return partition_table(
-            recording, times, sample, known_from(self.question.settings, self.question.loss),
-            self.gone,
+            schedule, recording, times,
+            known_from(self.question.settings, self.question.loss), self.gone,
         )
 
     @cached_property

@@ -12,12 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfast.schema import TIMELINE_PARTITIONS
+from kfast.schema import TIMELINE_PARTITIONS, WAITS
 from kfast.state.tables import topic_names
+from kfast.timelines.detection import Schedule
 from kfast.timelines.kraft_counts import final_operations
-from kfast.timelines.progressions import VISIBLE, N, round_up
+from kfast.timelines.partition_stalls import progression_instants, shrunk_instants
+from kfast.timelines.progressions import VISIBLE, N
 from kfast.timelines.recording import Recording
 from kfast.timelines.stages import Times
+from kfast.timelines.summaries import waits_of
 from kfast.timelines.zk_steps import final_publications
 
 __all__ = ["led_instants", "led_places", "partition_table"]
@@ -26,26 +29,32 @@ Ints = npt.NDArray[np.int64]
 
 
 def partition_table(
-    recording: Recording, times: Times, sample: int, known_from: int, gone: Ints | None = None
+    schedule: Schedule, recording: Recording, times: Times, known_from: int,
+    gone: Ints | None = None,
 ) -> pa.Table:
     """Every partition that loses its leader (`schema.TIMELINE_PARTITIONS`), the worst first.
 
     Parameters
     ----------
+    schedule : Schedule
+        Of samples among which the central one is.
     recording : Recording
     times : Times
-    sample : int
-        Place of the central sample among those of `times`.
     known_from : int
         Microseconds after which clients know that the old leader is gone.
     gone : (lost rows,) int64, optional
         When each old leader ceases to lead; not given: at the failure.
     """
+    sample = int(np.flatnonzero(schedule.samples == 0)[0])
     led = led_places(recording)
     instants, seen = led_instants(led, times, sample)
     led_us = np.full(recording.rows.size, -1, np.int64)
-    visible_us = led_us.copy()
+    visible_us, cause = led_us.copy(), np.zeros(recording.rows.size, np.int64)
     led_us[led], visible_us[led] = instants, seen
+    cause[led] = _causes(schedule, times, sample, instants)
+    # A controlled shutdown has no dead member: what leaves an ISR leaves it in order.
+    stalled_us = led_us - led_us if gone is not None else np.maximum(
+        shrunk_instants(recording, times, sample) - led_us, 0)
     lost = np.flatnonzero(recording.lost)
     leaderless_us = np.maximum(led_us[lost] - (0 if gone is None else gone), 0)
     # Those that nobody leads in the end wait longest.
@@ -67,7 +76,19 @@ def partition_table(
         "reachable_us": known(
             np.maximum(np.maximum(led_us[lost], visible_us[lost]), known_from)
         ),
+        "stalled_us": known(stalled_us[lost]),
+        "cause": known(np.array(WAITS)[cause[lost]]),
     })
+
+
+def _causes(schedule: Schedule, times: Times, sample: int, instants: Ints) -> Ints:
+    """What each partition of `led_instants` waits for most: places in `schema.WAITS`."""
+    began, end = times.led.begin[sample : sample + 2]
+    rows = times.led.rows[began:end]
+    bases = np.repeat(rows[:, 0], rows[:, N])
+    spans = waits_of(schedule, times, sample, bases, instants - bases)
+    most: Ints = np.stack([spans[name] for name in WAITS]).argmax(axis=0)
+    return most
 
 
 def led_instants(led: Ints, times: Times, sample: int) -> tuple[Ints, Ints]:
@@ -76,10 +97,7 @@ def led_instants(led: Ints, times: Times, sample: int) -> tuple[Ints, Ints]:
     progressions = times.led.rows[began:end]
     n = progressions[:, N]
     assert int(n.sum()) == led.size, "a partition has an instant, and an instant a partition"
-    base, offset, step = (np.repeat(progressions[:, column], n) for column in range(3))
-    place = np.arange(led.size) - np.repeat(np.cumsum(n) - n, n) + 1
-    instants = base + round_up(offset + place * step)
-    return instants, np.repeat(progressions[:, VISIBLE], n)
+    return progression_instants(progressions), np.repeat(progressions[:, VISIBLE], n)
 
 
 def led_places(recording: Recording) -> Ints:

@@ -26,8 +26,15 @@ from kfast.timelines.settings import Settings
 from kfast.timelines.stages import Times
 
 __all__ = [
-    "Measures", "Part", "known_from", "led_measures", "longest_wait", "measure", "no_failure",
+    "Measures",
+    "Part",
+    "known_from",
+    "led_measures",
+    "longest_wait",
+    "measure",
+    "no_failure",
     "slowest",
+    "waits_of",
 ]
 
 Ints = npt.NDArray[np.int64]
@@ -165,11 +172,35 @@ def longest_wait(schedule: Schedule, times: Times) -> tuple[dict[str, int], int]
         return None
     disks = round_up(rows[:, 1] + rows[:, 2] * rows[:, N])
     which = int((rows[:, 0] + disks).argmax())
-    broker, disk = int(rows[which, BROKER]), int(disks[which])
-    latest = int(rows[which, 0]) + disk
-    spans = dict.fromkeys(WAITS, 0) | {"detection": int(schedule.starts[at, 0]), "disk": disk}
-    for stage in times.stages:
-        if stage.broker is None and stage.end[at] <= latest - disk:
-            spans[stage.waits_for] += int(stage.end[at] - stage.begin[at])
-    spans["queue"] += max(latest - sum(spans.values()), 0)
-    return spans, broker
+    broker = int(rows[which, BROKER])
+    spans = waits_of(schedule, times, at, rows[which : which + 1, 0], disks[which : which + 1])
+    return {name: int(span[0]) for name, span in spans.items()}, broker
+
+
+def waits_of(
+    schedule: Schedule, times: Times, at: int, bases: Ints, disks: Ints
+) -> dict[str, Ints]:
+    """How long some partitions wait for what, by `schema.WAITS`, in one sample.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    times : Times
+    at : int
+        Place of the sample.
+    bases, disks : (n,) int64
+        When the broker of each begins with its disk, and for how long.
+    """
+    spans = dict.fromkeys(WAITS, np.zeros_like(bases)) | {
+        "detection": np.full_like(bases, schedule.starts[at, 0]), "disk": disks,
+    }
+    stages = [one for one in times.stages if one.broker is None]
+    for kind in dict.fromkeys(one.waits_for for one in stages):
+        own = sorted((int(one.end[at]), int(one.end[at] - one.begin[at]))
+                     for one in stages if one.waits_for == kind)
+        ends = np.array([end for end, _ in own], np.int64)
+        until = np.cumsum([0, *(span for _, span in own)])
+        spans[kind] = spans[kind] + until[np.searchsorted(ends, bases, side="right")]
+    total = np.sum([*spans.values()], axis=0)
+    spans["queue"] = spans["queue"] + np.maximum(bases + disks - total, 0)
+    return spans

@@ -20,7 +20,9 @@ from kfast.journal.outcome import LEADER_AND_ISR, UPDATE_METADATA
 from kfast.state.records import Rows
 from kfast.timelines.recording import NEVER, SHUTDOWN, Bits, RecordedEvent, Recording, holds
 
-__all__ = ["ControllerStep", "Publication", "controller_steps", "final_publications"]
+__all__ = [
+    "ControllerStep", "Publication", "controller_steps", "final_publications", "last_publications",
+]
 
 Counts = npt.NDArray[np.int64]
 
@@ -123,7 +125,12 @@ def controller_steps(recording: Recording) -> list[ControllerStep]:
 
 def final_publications(recording: Recording) -> Counts:
     """(n,) number of the step that gave each row its leader for good; NEVER as of operations."""
-    return _last_changes(recording, _all_batches(recording))[1]
+    return last_publications(recording)[1]
+
+
+def last_publications(recording: Recording) -> tuple[Counts, Counts]:
+    """(n,) numbers of the steps that changed each row last, and as of `final_publications`."""
+    return _last_changes(recording, _all_batches(recording))
 
 
 def _all_batches(recording: Recording) -> list[_Batch]:

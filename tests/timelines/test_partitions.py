@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 import kfast
-from kfast.timelines.progressions import quantile
+from kfast.timelines.partition_stalls import shrunk_instants
+from kfast.timelines.progressions import FAR, quantile
 from tests.timelines.test_twin import random_failure
 
 
@@ -72,3 +73,51 @@ def test_a_controller_alone_takes_no_leader():
     found = kfast.timeline(state, controller_fails=True, samples=5)
     assert isinstance(found.partitions, pa.Table)
     assert found.partitions.num_rows == 0
+
+
+@pytest.mark.parametrize("controller", ["zk-3.9", "kraft-4.1", "kraft-3.5"])
+def test_stalls_are_those_of_the_summary(controller):
+    """Whoever was not led by a broker that fails is stalled from the failure on."""
+    n_stalled = 0
+    for seed in range(40):
+        state, failing, fails = random_failure(seed, controller)
+        found = kfast.timeline(
+            state, failing, samples=5, seed=seed,
+            controller_fails=fails and (state.is_kraft or len(failing) == 1),
+        )
+        schedule, recording, times, _ = found.central
+        [at] = (schedule.samples == 0).nonzero()[0].tolist()
+        shrunk = shrunk_instants(recording, times, at)
+        followed = shrunk[~recording.lost & (shrunk >= 0)]
+        stalls = [one["stalled_us"] for one in found.partitions.to_pylist()
+                  if one["led_us"] is not None]
+        assert all(stall >= 0 for stall in stalls)
+        n_stalled += sum(stall > 0 for stall in stalls)
+        total = int(found.measures.values["stalled_partition_s"][0])
+        assert int(shrunk[shrunk >= 0].sum()) == int(times.shrunk.sum_until(FAR)[at])
+        later = int((recording.lost & (shrunk >= 0)).sum())
+        assert later == int(times.shrunk_later.total[at]) >= sum(stall > 0 for stall in stalls)
+        # The closed form lets those whose ISR shrinks later be led first in their batch.
+        assert int(followed.sum()) + sum(stalls) <= total, seed
+        if later == len(stalls) or not later:
+            assert int(followed.sum()) + sum(stalls) == total, seed
+        if max(shrunk, default=0) > 0:
+            assert max(shrunk.max(), times.led.last[at]) == found.measures.values["isr_max_us"][0]
+    assert n_stalled > 0
+
+
+@pytest.mark.parametrize("controller", ["zk-3.9", "kraft-4.1"])
+def test_the_cause_of_the_last_is_what_binds(controller):
+    causes = set()
+    for seed in range(20):
+        state, failing, _ = random_failure(seed, controller)
+        found = kfast.timeline(state, failing, samples=5, seed=seed, settings={
+            "zookeeper.session.timeout.ms": 4000, "broker.session.timeout.ms": 2000,
+        }, params={"epoch_sync": "900ms"})
+        partitions = [one for one in found.partitions.to_pylist() if one["led_us"] is not None]
+        if partitions:
+            last = {one["cause"] for one in partitions
+                    if one["led_us"] == partitions[0]["led_us"]}
+            assert found.summary["binding"][0].as_py() in last
+        causes |= {one["cause"] for one in partitions}
+    assert {"detection", "disk"} <= causes
