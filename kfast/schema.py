@@ -2354,11 +2354,19 @@ TIMES_IN_SECONDS: Mapping[str, str] = {
 }
 """Sums over partitions, in whole seconds."""
 
+REFUSED_BYTES: Mapping[str, str] = {
+    "leaderless_bytes": "bytes refused without a leader, where there is one in the end",
+    "under_min_bytes": "bytes refused under min ISR with acks=all, until the horizon",
+}
+"""What producers write to partitions that take none of it meanwhile; only with loads."""
 
-def _with_range(name: str, meaning: str) -> tuple[ResultColumn, ...]:
-    """A column, and the 5th and 95th percentile of its samples; null where it does not occur."""
+
+def _with_range(
+    name: str, meaning: str, none: str = "where it does not occur"
+) -> tuple[ResultColumn, ...]:
+    """A column, and the 5th and 95th percentile of its samples; `none` says when they are null."""
     return (
-        ResultColumn(name, _INT64, f"{meaning}; null where it does not occur", True),
+        ResultColumn(name, _INT64, f"{meaning}; null {none}", True),
         ResultColumn(f"{name}_low", _INT64, f"5th percentile of {name}, or {name} if less", True),
         ResultColumn(
             f"{name}_high", _INT64, f"95th percentile of {name}, or {name} if more", True
@@ -2451,6 +2459,8 @@ TIMELINE_PARTITIONS = ResultTable(
         ResultColumn("led_us", _INT64, "when that leader leads, in microseconds after the "
                      "failure; null: never", True),
         ResultColumn("leaderless_us", _INT64, "how long nobody leads it; null: for good", True),
+        ResultColumn("leaderless_bytes", _INT64, "what producers write to it meanwhile, until the "
+                     "horizon; null: it has no leader for good, or loads are not given", True),
         ResultColumn("visible_us", _INT64, "when the median broker shows that leader; null "
                      "likewise", True),
         ResultColumn("reachable_us", _INT64, "from when on a client's next attempt finds the "
@@ -2461,6 +2471,10 @@ TIMELINE_PARTITIONS = ResultTable(
         ResultColumn("cause", _TEXT, "what it waits for most until it is led: detection, "
                      "controller, store, queue or disk; null likewise", True),
     ),
+)
+_REFUSED = tuple(
+    column for name, meaning in REFUSED_BYTES.items()
+    for column in _with_range(name, meaning, "where it does not occur, or loads are not given")
 )
 _TIMELINE = (
     ResultColumn("scenario", _INT64, "number of the failure: 0, or in a sweep that of its "
@@ -2473,6 +2487,7 @@ _TIMELINE = (
     ),
     *(column for name, meaning in (*TIMES.items(), *TIMES_IN_SECONDS.items())
       for column in _with_range(name, meaning)),
+    *_REFUSED,
     ResultColumn(
         "binding", _TEXT, "what the partition that is led last waits for most: detection, "
         "controller, store, queue or disk; null where none is led again", True,
@@ -2513,7 +2528,7 @@ TIMELINE_DIFFERENCES = ResultTable(
         ResultColumn("variant", _TEXT, "what differs, as it was given"),
         ResultColumn("reference", _TEXT, "the first variant"),
         ResultColumn("measure", _TEXT, "a column of timeline.compared: microseconds, or where it "
-                     "ends with _s partition-seconds"),
+                     "ends with _s partition-seconds, with _bytes bytes"),
         *_with_range("reference_value", "of the first variant"),
         *_with_range("value", "of this variant"),
         *_with_range("difference", "by how much it is more than that of the first variant"),
@@ -2591,7 +2606,7 @@ TIMELINE_RESTART = ResultTable(
         ResultColumn("brokers", _IDS, "ids of its brokers"),
         ResultColumn("controller", _BOOL, "ZooKeeper mode: the controller is one of them"),
         *_RESTART_COUNTS,
-        ResultColumn("bytes_missed", _INT64, "what its brokers lack when they return, by the "
+        ResultColumn("restore_bytes", _INT64, "what its brokers lack when they return, by the "
                      "central values; null: loads are not given", True),
         *(column for name, meaning in (*RESTART_TIMES.items(), *RESTART_SUMS.items())
           for column in _with_range(name, meaning)),
@@ -2620,7 +2635,8 @@ TIMELINE_GROWTH = ResultTable(
         *_PLANNED,
         *_counts(*((f"{name}_us", f"how long the partition that is led last waits for: {name}")
                    for name in WAITS)),
-        *(column for column in _TIMELINE if column.name not in ("scenario", "brokers")),
+        *(column for column in _TIMELINE
+          if column.name not in ("scenario", "brokers") and column not in _REFUSED),
     ),
 )
 TIMELINE_GROWTH_SENSITIVITY = ResultTable(

@@ -11,6 +11,7 @@ import click
 
 from kfast.analysis.whatif import select_brokers
 from kfast.cli.calibration import calibration_option
+from kfast.cli.capacity_options import load_options, take_load
 from kfast.cli.command import command
 from kfast.cli.options import (
     Inputs,
@@ -73,6 +74,7 @@ def _tables(fails: bool, compare: Sequence[str]) -> tuple[str, ...]:
              "is a controller, or NAME=VALUE of a setting or parameter, or several joined by +.")
 @click.option("--sensitivity", is_flag=True,
               help="Show what the end depends on: each parameter, setting and phase alone.")
+@load_options()
 @time_options("Seed of the draws, and of --random.")
 @threads_option()
 @plot_option("Stages, and partitions without a leader over time; of a sweep when all are led")
@@ -89,13 +91,14 @@ def timeline_command(
     Decisions and counts are those of the controller that is simulated; how long each takes follows
     from parameters, each with a range and a source. Every time has the 5th and the 95th percentile
     of the samples beside it. A sweep (--every and others) has a row for each failure, and --fail-on
-    compares the largest value of any.
+    compares the largest value of any. With --load bytes that are refused are counted too.
 
     \b
     Examples:
       kfast timeline describe.txt --brokers 3
       kfast timeline describe.txt --racks a --param epoch_sync=200us --plot rack.svg
       kfast timeline describe.txt --brokers 3 --controlled
+      kfast timeline describe.txt --brokers 3 --load loads.csv
       kfast timeline describe.txt --every 1 -o failures.parquet
       kfast timeline describe.txt --brokers 3 --compare zk,kraft
       kfast timeline describe.txt --brokers 3 \
@@ -119,10 +122,12 @@ def timeline_command(
     if sensitivity and (compare or make is not None):
         raise ArgumentError(f"give one of --sensitivity, --compare and {KINDS}")
     destination = Destination.of(options, _tables(fails, compare))
-    question = take_question(options)
+    question, make_load = take_question(options), take_load(options)
     if compare:
         parse_variants(compare)
     state, source = take_cluster(sources, options), input_text(sources)
+    if make_load is not None:
+        question["load"] = make_load(state)
     if make is not None:
         title, scenarios = make(state)
         with progress_bar("Timing the failures") as progress:

@@ -22,7 +22,7 @@ from kfast.cli.output import Destination, echo, progress_bar
 from kfast.cli.timeline_options import take_question, time_options
 from kfast.errors import ArgumentError
 from kfast.report.pictures import write_picture
-from kfast.report.timeline import TIMELINE_METRICS
+from kfast.report.timeline import TIME_METRICS
 from kfast.report.timeline_growth import (
     TIMELINE_GROWTH_TABLES,
     timeline_growth_answer,
@@ -56,7 +56,7 @@ def _sizes(text: str) -> Iterable[int]:
 @time_options("Seed of the draws.")
 @plot_option("When all are led by the size, and what the last leader waits for")
 @top_option("parameters and settings", 5)
-@output_options(TIMELINE_GROWTH_TABLES, TIMELINE_METRICS)
+@output_options(TIMELINE_GROWTH_TABLES, TIME_METRICS)
 def timeline_growth_command(
     partitions: Sequence[int], brokers: int, replication_factor: int, topics: int | None,
     controller: str | None, elr: str | None, failure: str | None, plot: Path | None,

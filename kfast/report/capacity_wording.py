@@ -19,7 +19,7 @@ from kfast.report.wording import plural
 from kfast.state import ClusterState
 
 __all__ = [
-    "amount", "binding_sentence", "capacity_head", "checked_brokers", "load_head",
+    "add_load", "amount", "binding_sentence", "capacity_head", "checked_brokers", "load_head",
     "load_sentence", "load_warnings", "rate_column", "refuse_without_capacity", "reservation_lines",
     "share", "share_column", "usage_sentence",
 ]
@@ -90,6 +90,12 @@ def _limit_list(basis_points: Mapping[str, int]) -> str:
 def load_head(command: str, source: str, state: ClusterState, load: PartitionLoad) -> Document:
     """How an answer on loads begins."""
     document = head(command, source, state)
+    add_load(document, load)
+    return document
+
+
+def add_load(document: Document, load: PartitionLoad) -> None:
+    """Add what loads an answer is about."""
     document["assumptions"] += load.assumptions
     models = load.provenance.group_by(["quantity", "share_model"]).aggregate([([], "count_all")])
     document["load"] = {
@@ -104,7 +110,6 @@ def load_head(command: str, source: str, state: ClusterState, load: PartitionLoa
         "warnings": list(load.warnings),
     }
     document["notes"] += [load_sentence(document["load"]), _share_note(document["load"])]
-    return document
 
 
 def capacity_head(

@@ -7,20 +7,23 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from kfast.capacity.loads.units import format_bytes
 from kfast.report.answer import Answer, Document, getters, head, listed
+from kfast.report.capacity_wording import add_load, load_warnings
 from kfast.report.drawing import draw_rows
 from kfast.report.tables import Row, TableColumn, text_column
 from kfast.report.timeline_pictures import timeline_picture
 from kfast.report.wording import brokers_named, plural
-from kfast.schema import TIMES, TIMES_IN_SECONDS
+from kfast.schema import REFUSED_BYTES, TIMES, TIMES_IN_SECONDS
 from kfast.timelines.failover import NOT_MODELLED, FailureTimeline
 
 if TYPE_CHECKING:
     import altair
 
 __all__ = [
-    "TIMELINE_METRICS", "TIMELINE_TABLES", "draw_levers", "in_seconds", "lever_text",
-    "shown_measure", "time_range", "timeline_answer", "timeline_image",
+    "TIMELINE_METRICS", "TIMELINE_TABLES", "TIME_METRICS", "draw_levers", "in_seconds",
+    "lever_text", "refused_columns", "refused_sentence", "shown_measure", "time_range",
+    "timeline_answer", "timeline_image",
 ]
 
 TIMELINE_TABLES = ("summary", "stages", "partitions", "leaderless", "sensitivity", "parameters")
@@ -28,7 +31,8 @@ UNITS = {
     "ms": " ms", "us": " us", "ns": " ns", "controllers": "", "attempts": "",
     "thousandths": "/1000",
 }
-TIMELINE_METRICS = {**TIMES, **TIMES_IN_SECONDS}
+TIME_METRICS = {**TIMES, **TIMES_IN_SECONDS}
+TIMELINE_METRICS = {**TIME_METRICS, **REFUSED_BYTES}
 
 
 def timeline_answer(
@@ -49,10 +53,15 @@ def timeline_answer(
     }
     document["assumptions"] += failure.assumptions
     document["notes"].append(NOT_MODELLED)
+    if row["leaderless_bytes"] is not None:
+        document["verdict"].append(refused_sentence(row))
     if row["offline_partitions"]:
         n = plural(row["offline_partitions"], "partition")
         until = ", until its brokers return" if failure.controlled else " for good"
         document["verdict"].append(f"Offline{until}, and in no time below: {n}.")
+    if failure.question.load is not None:
+        add_load(document, failure.question.load)
+        document["verdict"] += load_warnings(document)
     return Answer(document, _draw, getters(failure, TIMELINE_TABLES))
 
 
@@ -112,6 +121,13 @@ def time_range(row: Row, name: str) -> str:
     return f"{in_seconds(row[name])} ({low:.3f} to {high:.3f})"
 
 
+def refused_sentence(row: Row) -> str:
+    """What producers write to partitions that nobody leads meanwhile."""
+    name = "leaderless_bytes"
+    value, low, high = (format_bytes(row[f"{name}{end}"]) for end in ("", "_low", "_high"))
+    return f"Partitions without a leader refuse {value} ({low} to {high}) of what producers write."
+
+
 def _draw(console: Console, document: Document) -> None:
     summary = document["summary"]
     rows = [
@@ -141,16 +157,28 @@ def _draw_partitions(console: Console, document: Document) -> None:
     rows, n = document["partitions"], document["partitions_listed_of"]
     led = TableColumn("led", value=lambda row: in_seconds(row["led_us"]))
     reachable = TableColumn("reachable", value=lambda row: in_seconds(row["reachable_us"]))
+    refused = refused_columns(rows)
     draw_rows(
         console, f"Partitions that wait longest ({len(rows)} of {n}), by the central values",
         [text_column("topic"), "partition", TableColumn("failed leader", value="failed_leader"),
-         "leader", led, reachable], rows,
+         "leader", led, reachable, *refused], rows,
     )
+
+
+def refused_columns(rows: Sequence[Row]) -> list[TableColumn]:
+    """The column of bytes that partitions without a leader refuse; none without loads."""
+    if all(row["leaderless_bytes"] is None for row in rows):
+        return []
+    return [TableColumn(
+        "refused", value=lambda row: shown_measure("leaderless_bytes", row["leaderless_bytes"])
+    )]
 
 
 def shown_measure(name: str, value: int | None) -> str:
     """A measure in words."""
-    return in_seconds(value) if name in TIMES or value is None else f"{value} s"
+    if name in TIMES or value is None:
+        return in_seconds(value)
+    return format_bytes(value) if name in REFUSED_BYTES else f"{value} s"
 
 
 def lever_text(row: Row, value: int | None) -> str:

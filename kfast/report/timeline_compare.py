@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from kfast.report.answer import Answer, Document, controller_document, getters, head
+from kfast.report.capacity_wording import add_load, load_warnings
 from kfast.report.drawing import draw_rows
 from kfast.report.tables import Row, TableColumn, text_column
 from kfast.report.timeline import TIMELINE_METRICS, shown_measure, time_range
@@ -49,6 +50,9 @@ def timeline_compare_answer(source: str, comparison: TimelineComparison) -> Answ
         if line not in own and not line.startswith(REASON)
     ]
     document["notes"].append(NOT_MODELLED)
+    if first.question.load is not None:
+        add_load(document, first.question.load)
+        document["verdict"] += load_warnings(document)
     return Answer(document, _draw, getters(comparison, TIMELINE_COMPARE_TABLES))
 
 

@@ -12,7 +12,7 @@ from kfast.report.answer import Answer, Document, getters
 from kfast.report.drawing import draw_rows
 from kfast.report.tables import Row, TableColumn, plain
 from kfast.report.timeline import (
-    TIMELINE_METRICS,
+    TIME_METRICS,
     draw_levers,
     in_seconds,
     lever_text,
@@ -48,8 +48,8 @@ def timeline_growth_answer(growth: TimelineGrowth, top: int) -> Answer:
         })
     document: Document = {
         "kfast": __version__, "command": "timeline-growth", "verdict": _verdict(cases),
-        "metrics": TIMELINE_METRICS, "cases": cases,
-        "summary": {name: max(values) if values else None for name in TIMELINE_METRICS
+        "metrics": TIME_METRICS, "cases": cases,
+        "summary": {name: max(values) if values else None for name in TIME_METRICS
                     for values in [[row[name] for row in rows if row[name] is not None]]},
         "assumptions": [
             ("every cluster is as right after the creation of its topics: Kafka's own placement, "

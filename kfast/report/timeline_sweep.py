@@ -8,10 +8,11 @@ from rich.console import Console
 
 from kfast.analysis.whatif import racks_by_broker
 from kfast.report.answer import Answer, Document, getters, head
+from kfast.report.capacity_wording import add_load, load_warnings
 from kfast.report.drawing import draw_rows
 from kfast.report.sweep import failing_brokers, whole_racks
 from kfast.report.tables import Row, TableColumn, text_column
-from kfast.report.timeline import TIMELINE_METRICS, in_seconds, time_range
+from kfast.report.timeline import TIMELINE_METRICS, in_seconds, refused_columns, time_range
 from kfast.report.timeline_pictures import timeline_sweep_picture
 from kfast.report.wording import out_of, plural
 from kfast.timelines.failover import NOT_MODELLED
@@ -48,6 +49,9 @@ def timeline_sweep_answer(source: str, sweep: TimelineSweep, title: str, top: in
     document["verdict"] = _verdict(document, n_offline)
     document["assumptions"] += sweep.assumptions
     document["notes"].append(NOT_MODELLED)
+    if sweep.question.load is not None:
+        add_load(document, sweep.question.load)
+        document["verdict"] += load_warnings(document)
     return Answer(document, _draw, getters(sweep, TIMELINE_SWEEP_TABLES))
 
 
@@ -101,5 +105,6 @@ def _draw(console: Console, document: Document) -> None:
         time("half are led", "led_p50_us"), time("all are led", "led_max_us"),
         time("low", "led_max_us_low"), time("high", "led_max_us_high"),
         TableColumn("partition-seconds", value="leaderless_partition_s"),
+        *refused_columns(document["worst"]),
         TableColumn("offline", value="offline_partitions"), text_column("waits for", "binding"),
     ], document["worst"], if_empty=True)

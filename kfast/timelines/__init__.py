@@ -13,9 +13,9 @@ Decisions, orders and counts are those of the engine's controllers; nothing here
 - `rolling_restart`, `catch_up`: `kfast.timeline_restart`.
 - `calibration`: `kfast.fit_times`, on `intervals` that `interval_files` reads; of ZooKeeper mode in
   `zk_intervals`, of KRaft in `kraft_intervals`.
-- `progressions`, `summaries`: distributions without a value per partition. `partition_times`:
-  one for each partition; `partition_stalls`: when its ISR has no dead member. `leaderless`: counts
-  over time.
+- `progressions`, `summaries`: distributions without a value per partition. `partition_instants`,
+  `partition_times`: one for each partition; `partition_stalls`: when its ISR has no dead member.
+  `refused_bytes`: what producers write to it meanwhile. `leaderless`: counts over time.
 - `comparison`, `planned_clusters`, `sensitivity`: variants, growth, and what an end depends on.
 
 Source: docs/timeline.md.

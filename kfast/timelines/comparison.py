@@ -21,6 +21,7 @@ from kfast.arguments import check_instance, shown
 from kfast.errors import ArgumentError
 from kfast.schema import (
     CONTROLLERS,
+    REFUSED_BYTES,
     TIMELINE_COMPARED,
     TIMELINE_DIFFERENCES,
     TIMES,
@@ -164,7 +165,7 @@ class TimelineComparison:
     def _differences(self) -> Iterator[Row]:
         first = self.failures[0].measures.values
         for variant, failure in zip(self.variants[1:], self.failures[1:], strict=True):
-            for name in (*TIMES, *TIMES_IN_SECONDS):
+            for name in (*TIMES, *TIMES_IN_SECONDS, *REFUSED_BYTES):
                 values = failure.measures.values.get(name)
                 yield {
                     "variant": variant.name, "reference": self.variants[0].name, "measure": name,
@@ -231,7 +232,7 @@ def timeline_compare(
     params, settings, profile
         As of `kfast.timeline`: what all variants have that do not say otherwise.
     **options
-        controller_fails, samples, seed, horizon and loss of `kfast.timeline`.
+        controller_fails, samples, seed, horizon, loss and load of `kfast.timeline`.
 
     Raises
     ------

@@ -16,9 +16,11 @@ import pyarrow as pa
 
 from kfast.analysis.whatif import check_brokers
 from kfast.arguments import check_instance
+from kfast.capacity import PartitionLoad
 from kfast.errors import ArgumentError
 from kfast.figures.timelines import leaderless_figure
 from kfast.schema import (
+    REFUSED_BYTES,
     TIMELINE_LEADERLESS,
     TIMELINE_PARTITIONS,
     TIMELINE_SENSITIVITY,
@@ -42,6 +44,7 @@ from kfast.timelines.event_times import counts_of, times_of
 from kfast.timelines.leaderless import SampledLed, leaderless_table
 from kfast.timelines.parameters import Parameters
 from kfast.timelines.partition_times import partition_table
+from kfast.timelines.progressions import FAR
 from kfast.timelines.question import LOSSES, Question
 from kfast.timelines.recording import record_failure
 from kfast.timelines.sensitivity import CentralSample, levers
@@ -136,9 +139,12 @@ class FailureTimeline(Answered):
         if self.central is None:
             return TIMELINE_PARTITIONS.schema.empty_table()
         schedule, recording, times, _ = self.central
+        load = self.question.load
         return partition_table(
             schedule, recording, times,
             known_from(self.question.settings, self.question.loss), self.gone,
+            None if load is None else load.bytes_in,
+            FAR if self.controlled else self.question.horizon,
         )
 
     @cached_property
@@ -208,6 +214,7 @@ def timeline(
     seed: int = 0,
     horizon: str = "1h",
     loss: str = "process",
+    load: PartitionLoad | None = None,
 ) -> FailureTimeline:
     """When the steps of a failure happen, and how long partitions have no leader.
 
@@ -235,15 +242,18 @@ def timeline(
         Until when time without a leader counts.
     loss : {"process", "host"}
         Whether clients learn of the failure at once, or by their timeouts.
+    load : PartitionLoad, optional
+        What `kfast.partition_load` gives of this cluster: bytes that are refused follow from it.
 
     Raises
     ------
     ArgumentError
         A broker is unknown or down; nobody fails, or nobody is left; a parameter or setting is
-        unknown or outside its range; `controlled` goes without a broker, or with a loss of hosts.
+        unknown or outside its range; `controlled` goes without a broker, or with a loss of hosts;
+        the load is of another cluster, or sums of its bytes could overflow.
     """
     check_instance("state", state, ClusterState)
-    question = Question.of(state, params, settings, profile, samples, seed, horizon, loss)
+    question = Question.of(state, params, settings, profile, samples, seed, horizon, loss, load)
     ids = check_brokers(state, broker_ids)
     if controlled:
         return _controlled(state, ids, question, controller_fails=controller_fails)
@@ -261,7 +271,7 @@ def timeline(
     if len(ids) >= int(state.up.sum()):
         raise ArgumentError("every broker that is up fails: nobody is left to lead")
     parts = failure_parts(state, ids, controller, question, draws_of(state, ids, question))
-    measures = measure(parts, question.settings, question.horizon, question.loss)
+    measures = measure(parts, question)
     central = next(part for part in parts if 0 in part[0].samples)
     return FailureTimeline(
         state, ids, controller is not None, question, measures, stage_table(parts), central,
@@ -358,7 +368,7 @@ def percentiles(values: Ints) -> tuple[int, int, int]:
 def summary_row(scenario: int, ids: Iterable[int], measures: Measures) -> dict[str, Any]:
     """Row of one failure (`schema.TIMELINE_SUMMARY`)."""
     row: dict[str, Any] = {"scenario": scenario, "brokers": list(ids)}
-    for name in (*TIMES, *TIMES_IN_SECONDS):
+    for name in (*TIMES, *TIMES_IN_SECONDS, *REFUSED_BYTES):
         values = measures.values.get(name)
         low_high: tuple[int | None, ...] = (None,) * 3
         if values is not None:

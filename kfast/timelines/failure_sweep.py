@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kfast.arguments import check_instance, check_threads
+from kfast.capacity import PartitionLoad
 from kfast.errors import ArgumentError
 from kfast.schema import TIMELINE_SWEEP
 from kfast.state import ClusterState
@@ -107,6 +108,7 @@ def timeline_sweep(
     seed: int = 0,
     horizon: str = "1h",
     loss: str = "process",
+    load: PartitionLoad | None = None,
     threads: int = 1,
     progress: Progress | None = None,
 ) -> TimelineSweep:
@@ -119,7 +121,7 @@ def timeline_sweep(
     scenarios : Scenarios
         Made for this cluster: `every_broker(state)`, `every_rack(state)` and others. A slice gives
         the rows of its numbers.
-    params, settings, profile, samples, seed, horizon, loss
+    params, settings, profile, samples, seed, horizon, loss, load
         As of `kfast.timeline`; every row has the bits that it gives for that failure alone.
     threads : int
         Threads to use; results do not depend on it.
@@ -135,7 +137,7 @@ def timeline_sweep(
     check_instance("state", state, ClusterState)
     check_same_brokers(state, scenarios)
     threads = check_threads(threads)
-    question = Question.of(state, params, settings, profile, samples, seed, horizon, loss)
+    question = Question.of(state, params, settings, profile, samples, seed, horizon, loss, load)
     check_failures(state, scenarios.failures)
     summary, n_failures = list[Row](), len(scenarios.failures)
     for row in timed_rows(state, scenarios.failures, question, threads):
@@ -212,9 +214,7 @@ def _measured(
     if not ids:
         return summary_row(number, ids, Measures({}))
     parts = failure_parts(state, ids, None, question, draws, spent)
-    row = summary_row(
-        number, ids, measure(parts, question.settings, question.horizon, question.loss)
-    )
+    row = summary_row(number, ids, measure(parts, question))
     spent += [recording.state for _, recording, *_ in parts]
     return row
 

@@ -11,23 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kfast.timelines.kraft_counts import final_operations
-from kfast.timelines.progressions import N, round_up
+from kfast.timelines.partition_instants import progression_instants
 from kfast.timelines.recording import NEVER, Recording
 from kfast.timelines.stages import Times
 from kfast.timelines.zk_steps import last_publications
 
-__all__ = ["progression_instants", "shrunk_instants"]
+__all__ = ["shrunk_instants"]
 
 Ints = npt.NDArray[np.int64]
-
-
-def progression_instants(rows: Ints) -> Ints:
-    """Every instant of some progressions, progression after progression."""
-    n = rows[:, N]
-    base, offset, step = (np.repeat(rows[:, column], n) for column in range(N))
-    place = np.arange(int(n.sum())) - np.repeat(np.cumsum(n) - n, n) + 1
-    instants: Ints = base + round_up(offset + place * step)
-    return instants
 
 
 def shrunk_instants(recording: Recording, times: Times, sample: int) -> Ints:

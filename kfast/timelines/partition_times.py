@@ -15,22 +15,22 @@ import pyarrow as pa
 from kfast.schema import TIMELINE_PARTITIONS, WAITS
 from kfast.state.tables import topic_names
 from kfast.timelines.detection import Schedule
-from kfast.timelines.kraft_counts import final_operations
-from kfast.timelines.partition_stalls import progression_instants, shrunk_instants
-from kfast.timelines.progressions import VISIBLE, N
+from kfast.timelines.partition_instants import led_instants, led_places
+from kfast.timelines.partition_stalls import shrunk_instants
+from kfast.timelines.progressions import FAR, N
 from kfast.timelines.recording import Recording
+from kfast.timelines.refused_bytes import refused_bytes
 from kfast.timelines.stages import Times
 from kfast.timelines.summaries import waits_of
-from kfast.timelines.zk_steps import final_publications
 
-__all__ = ["led_instants", "led_places", "partition_table"]
+__all__ = ["partition_table"]
 
 Ints = npt.NDArray[np.int64]
 
 
 def partition_table(
     schedule: Schedule, recording: Recording, times: Times, known_from: int,
-    gone: Ints | None = None,
+    gone: Ints | None = None, bytes_in: Ints | None = None, horizon: int = FAR,
 ) -> pa.Table:
     """Every partition that loses its leader (`schema.TIMELINE_PARTITIONS`), the worst first.
 
@@ -44,6 +44,10 @@ def partition_table(
         Microseconds after which clients know that the old leader is gone.
     gone : (lost rows,) int64, optional
         When each old leader ceases to lead; not given: at the failure.
+    bytes_in : (P,) int64, optional
+        Bytes a second, by partition row.
+    horizon : int
+        Microseconds beyond which no bytes count.
     """
     sample = int(np.flatnonzero(schedule.samples == 0)[0])
     led = led_places(recording)
@@ -67,11 +71,14 @@ def partition_table(
     def known(values: npt.NDArray[np.generic]) -> pa.Array:
         return pa.array(values, mask=offline)
 
+    refused = pa.nulls(lost.size, pa.int64()) if bytes_in is None else known(
+        refused_bytes(bytes_in[rows], np.minimum(leaderless_us, horizon)))
     return TIMELINE_PARTITIONS.table({
         "topic": topic_names(state, rows), "partition": pa.array(state.partition[rows]),
         "failed_leader": pa.array(state.broker_id[recording.first["leader"][lost]]),
         "leader": known(state.broker_id[leader]),
         "led_us": known(led_us[lost]), "leaderless_us": known(leaderless_us),
+        "leaderless_bytes": refused,
         "visible_us": known(visible_us[lost]),
         "reachable_us": known(
             np.maximum(np.maximum(led_us[lost], visible_us[lost]), known_from)
@@ -89,29 +96,3 @@ def _causes(schedule: Schedule, times: Times, sample: int, instants: Ints) -> In
     spans = waits_of(schedule, times, sample, bases, instants - bases)
     most: Ints = np.stack([spans[name] for name in WAITS]).argmax(axis=0)
     return most
-
-
-def led_instants(led: Ints, times: Times, sample: int) -> tuple[Ints, Ints]:
-    """When each row of `led_places` is led again, and when clients see that."""
-    began, end = times.led.begin[sample : sample + 2]
-    progressions = times.led.rows[began:end]
-    n = progressions[:, N]
-    assert int(n.sum()) == led.size, "a partition has an instant, and an instant a partition"
-    return progression_instants(progressions), np.repeat(progressions[:, VISIBLE], n)
-
-
-def led_places(recording: Recording) -> Ints:
-    """Places among the rows of the recording of those led again, in the order of progressions.
-
-    In ZooKeeper mode that is publication after publication, in KRaft broker after broker, whose
-    takes follow the order of operations.
-    """
-    leader: Ints = recording.final_leader.astype(np.int64)
-    if recording.state.is_kraft:
-        number = final_operations(recording)
-        order = np.lexsort((number, leader))
-    else:
-        number = final_publications(recording)
-        order = np.lexsort((leader, number))
-    led: Ints = order[number[order] >= 0]
-    return led

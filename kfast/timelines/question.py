@@ -5,11 +5,12 @@ Source: docs/timeline.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kfast import arguments
-from kfast.arguments import shown
+from kfast.arguments import check_instance, shown
+from kfast.capacity import PartitionLoad
 from kfast.errors import ArgumentError
 from kfast.state import ClusterState
 from kfast.timelines.detection import Draws, draw
@@ -34,6 +35,8 @@ class Question:
     horizon : int
         Microseconds.
     loss : {"process", "host"}
+    load : PartitionLoad or None
+        What partitions carry, where bytes are asked about.
     """
 
     params: Parameters
@@ -42,11 +45,12 @@ class Question:
     seed: int
     horizon: int
     loss: str
+    load: PartitionLoad | None = field(default=None, compare=False)
 
     @classmethod
     def of(
         cls, state: ClusterState, params: Any, settings: Any, profile: str, samples: Any,
-        seed: Any, horizon: str, loss: str,
+        seed: Any, horizon: str, loss: str, load: PartitionLoad | None = None,
     ) -> Question:
         """Check the arguments of a question; refuses what could overflow."""
         if loss not in LOSSES:
@@ -59,12 +63,16 @@ class Question:
                 f"{state.n_partitions} partitions times a horizon of {until} us is "
                 f"{state.n_partitions * until}, and sums are below 2^62: give a shorter horizon"
             )
+        if load is not None:
+            check_instance("load", load, PartitionLoad)
+            if load.bytes_in.size != state.n_partitions or not load.topic.equals(state.topic):
+                raise ArgumentError("the load is of another cluster: make it for this one")
         parameters = Parameters.of(params, profile=profile)
         parameters.check_sums(state.replicas.size)
         return cls(
             parameters, Settings.of(settings),
             arguments.whole("samples", samples, 1, MOST_SAMPLES),
-            arguments.whole("seed", seed, 0, 2**64 - 1), until, loss,
+            arguments.whole("seed", seed, 0, 2**64 - 1), until, loss, load,
         )
 
     def draw(self, n_brokers: int, patterns: int) -> Draws:

@@ -129,16 +129,22 @@ class Recording:
         """Partitions that lose their leader for good."""
         return int((self.lost & (self.final_leader < 0)).sum())
 
-    @cached_property
+    @property
     def under_min_partitions(self) -> int:
         """Partitions that these brokers take under min ISR."""
+        return int(self.under_min.sum())
+
+    @cached_property
+    def under_min(self) -> Bits:
+        """(n,) whether these brokers take each row under min ISR."""
         in_sync = self.first["isr"].astype(np.uint64)
         needed = partition_min_isr(self.state, self.rows)
         before, after = (
             is_under_min_isr(n_bits(in_sync & live), needed)
             for live in (self.live_before, self.state.live_slots(self.rows))
         )
-        return int((after & ~before).sum())
+        under_min: Bits = after & ~before
+        return under_min
 
 
 def holds(brokers: Bits, rows: npt.NDArray[Any]) -> Bits:

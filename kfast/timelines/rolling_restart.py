@@ -69,7 +69,7 @@ class BatchTimes:
         partition-microseconds.
     moved_partitions, offline_partitions, under_min_partitions : int
         Whose leader moves; that have none until their brokers return; that refuse acks=all.
-    bytes_missed : int or None
+    restore_bytes : int or None
         What the brokers lack when they return, in the central sample; None without loads.
     """
 
@@ -79,7 +79,7 @@ class BatchTimes:
     moved_partitions: int
     offline_partitions: int
     under_min_partitions: int
-    bytes_missed: int | None
+    restore_bytes: int | None
 
     @property
     def binding(self) -> str:
@@ -121,7 +121,7 @@ class RestartTimeline(Answered):
                 "controller": batch.takes_over,
                 **{name: getattr(batch, name) for name in (
                     "moved_partitions", "offline_partitions", "under_min_partitions",
-                    "bytes_missed", "binding",
+                    "restore_bytes", "binding",
                 )},
                 **_ranges(batch.values, RESTART_TIMES, RESTART_SUMS),
             }

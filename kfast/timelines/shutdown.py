@@ -16,6 +16,7 @@ from kfast.timelines.detection import HEARTBEATS, MOST_PATTERNS, Schedule, relea
 from kfast.timelines.event_times import is_serial
 from kfast.timelines.question import Question
 from kfast.timelines.recording import NEVER
+from kfast.timelines.refused_bytes import under_min_bytes
 from kfast.timelines.settings import Settings
 from kfast.timelines.shutdown_recording import Shutdown, record_shutdown
 from kfast.timelines.shutdown_times import ShutdownTimes, shutdown_times
@@ -64,6 +65,7 @@ def timed_shutdown(
         shutdown, values, question.settings,
         heartbeat_phases(question, scenario, state.n_brokers),
         serial=not state.is_kraft and is_serial(state.controller),
+        bytes_in=None if question.load is None else question.load.bytes_in,
     )
     places = tuple((place,) for place in range(len(shutdown.brokers)))
     schedule = Schedule(places, np.arange(question.samples + 1), times.starts)
@@ -106,6 +108,11 @@ def shutdown_measures(
     values["under_min_partition_s"] = np.maximum(
         under_min * (horizon - values["publish_us"]), 0
     )
+    if found.leaderless_bytes is not None and question.load is not None:
+        values["leaderless_bytes"] = found.leaderless_bytes
+        values["under_min_bytes"] = under_min_bytes(
+            question.load.bytes_in, recording, np.maximum(horizon - values["publish_us"], 0)
+        )
     if published:
         # In KRaft a broker shows all operations by the last one.
         seen = times.visible[min(published, len(times.visible)) - 1]

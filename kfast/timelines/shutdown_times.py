@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from kfast.timelines.kraft_counts import TakeCounts, take_counts
 from kfast.timelines.kraft_times import quorum_times
-from kfast.timelines.partition_times import led_instants, led_places
+from kfast.timelines.partition_instants import led_instants, led_places
 from kfast.timelines.progressions import FAR, round_up
 from kfast.timelines.recording import NEVER
+from kfast.timelines.refused_bytes import refused_bytes
 from kfast.timelines.settings import Settings
 from kfast.timelines.shutdown_recording import Shutdown
 from kfast.timelines.stages import Stage, Times
@@ -55,6 +56,8 @@ class ShutdownTimes:
         Partition-microseconds without a leader, of partitions that have one in the end.
     offline_gone : (S,) int64
         Sum of the instants at which the others lose it.
+    leaderless_bytes : (S,) int64 or None
+        What producers write to the former meanwhile; None without loads.
     """
 
     times: Times
@@ -64,11 +67,12 @@ class ShutdownTimes:
     gone: Ints
     leaderless: Ints
     offline_gone: Ints
+    leaderless_bytes: Ints | None = None
 
 
 def shutdown_times(
     shutdown: Shutdown, values: Values, settings: Settings, phases: npt.NDArray[np.float64], *,
-    serial: bool,
+    serial: bool, bytes_in: Ints | None = None,
 ) -> ShutdownTimes:
     """Let brokers ask, the controller decide, and brokers apply it.
 
@@ -82,17 +86,19 @@ def shutdown_times(
         KRaft: where in its interval each broker's heartbeat stands, from 0 to 1.
     serial : bool
         ZooKeeper mode: requests to ZooKeeper go one by one.
+    bytes_in : (P,) int64, optional
+        Bytes a second, by partition row.
     """
     if shutdown.departure == NEVER:
-        return _quorum(shutdown, values, settings, phases)
-    return _zookeeper(shutdown, values, settings, serial=serial)
+        return _quorum(shutdown, values, settings, phases, bytes_in)
+    return _zookeeper(shutdown, values, settings, bytes_in, serial=serial)
 
 
 # --- ZooKeeper mode ------------------------------------------------------------------------------
 
 
 def _zookeeper(
-    shutdown: Shutdown, values: Values, settings: Settings, *, serial: bool
+    shutdown: Shutdown, values: Values, settings: Settings, bytes_in: Ints | None, *, serial: bool
 ) -> ShutdownTimes:
     recording, steps = shutdown.recording, controller_steps(shutdown.recording)
     n, net = values["net"].size, values["net"]
@@ -126,7 +132,7 @@ def _zookeeper(
         return _told_by_requests(shutdown, steps, times, values, samples)
 
     return ShutdownTimes(
-        times, starts, released, stopped, *_gaps(shutdown, times, told, released)
+        times, starts, released, stopped, *_gaps(shutdown, times, told, released, bytes_in)
     )
 
 
@@ -175,7 +181,8 @@ def _followed(base: Ints, before: Ints, n: int, values: Values) -> Ints:
 
 
 def _quorum(
-    shutdown: Shutdown, values: Values, settings: Settings, phases: npt.NDArray[np.float64]
+    shutdown: Shutdown, values: Values, settings: Settings, phases: npt.NDArray[np.float64],
+    bytes_in: Ints | None,
 ) -> ShutdownTimes:
     recording, counts = shutdown.recording, take_counts(shutdown.recording)
     voters = settings.quorum_voters
@@ -210,7 +217,7 @@ def _quorum(
         return _told_by_takes(shutdown, counts, times, values, samples)
 
     return ShutdownTimes(
-        times, starts, released, stopped, *_gaps(shutdown, times, told, released)
+        times, starts, released, stopped, *_gaps(shutdown, times, told, released, bytes_in)
     )
 
 
@@ -287,9 +294,10 @@ def _add_stops(times: Times, shutdown: Shutdown, released: Ints, stopped: Ints) 
 
 
 def _gaps(
-    shutdown: Shutdown, times: Times, told: Callable[[slice], Ints], released: Ints
-) -> tuple[Ints, Ints, Ints]:
-    """`gone`, `leaderless` and `offline_gone`, some samples at a time.
+    shutdown: Shutdown, times: Times, told: Callable[[slice], Ints], released: Ints,
+    bytes_in: Ints | None,
+) -> tuple[Ints, Ints, Ints, Ints | None]:
+    """`gone`, `leaderless`, `offline_gone` and `leaderless_bytes`, some samples at a time.
 
     `told` says when old leaders become followers; those that are not told lead until they may go.
     """
@@ -300,6 +308,8 @@ def _gaps(
     offline = recording.final_leader[lost] < 0
     n = released.shape[0]
     leaderless, offline_gone = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    rates = None if bytes_in is None else bytes_in[recording.rows[led]]
+    refused = None if rates is None else np.zeros(n, np.int64)
     first, at_once = np.zeros(lost.size, np.int64), max(MOST_INSTANTS // max(lost.size, 1), 1)
     for begin in range(0, n, at_once):
         samples = slice(begin, min(begin + at_once, n))
@@ -307,7 +317,10 @@ def _gaps(
         offline_gone[samples] = gone[:, offline].sum(axis=1)
         for at, sample in enumerate(range(n)[samples]):
             instants, _ = led_instants(led, times, sample)
-            leaderless[sample] = np.maximum(instants - gone[at, places[led]], 0).sum()
+            waits = np.maximum(instants - gone[at, places[led]], 0)
+            leaderless[sample] = waits.sum()
+            if rates is not None and refused is not None:
+                refused[sample] = refused_bytes(rates, waits).sum()
         if not begin:
             first = gone[0]
-    return first, leaderless, offline_gone
+    return first, leaderless, offline_gone, refused

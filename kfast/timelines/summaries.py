@@ -21,7 +21,9 @@ from kfast.timelines.progressions import (
     round_up,
     waiting_quantile,
 )
+from kfast.timelines.question import Question
 from kfast.timelines.recording import Recording
+from kfast.timelines.refused_bytes import leaderless_bytes, under_min_bytes
 from kfast.timelines.settings import Settings
 from kfast.timelines.stages import Times
 
@@ -48,8 +50,9 @@ class Measures:
     Attributes
     ----------
     values : dict of str to (S,) int64
-        By `schema.TIMES` and `schema.TIMES_IN_SECONDS`; the latter in partition-microseconds until
-        they are shown. What is not there does not occur.
+        By `schema.TIMES`, `schema.TIMES_IN_SECONDS` and, with loads, `schema.REFUSED_BYTES`; those
+        in seconds are partition-microseconds until they are shown. What is not there does not
+        occur.
     lost_partitions, offline_partitions, under_min_partitions : int
         Partitions that lose their leader; that have none in the end; that fall under min ISR.
     binding : str or None
@@ -79,20 +82,23 @@ def known_from(settings: Settings, loss: str) -> int:
     return 1000 * settings.request_timeout if loss == "host" else 0
 
 
-def measure(parts: Sequence[Part], settings: Settings, horizon: int, loss: str) -> Measures:
+def measure(parts: Sequence[Part], question: Question) -> Measures:
     """Measures of all samples; each part has those with one order of events."""
     samples = sum(schedule.samples.size for schedule, *_ in parts)
     values: dict[str, Ints] = {}
     central = next(part for part in parts if 0 in part[0].samples)
-    under_min = central[1].under_min_partitions
+    recording, horizon = central[1], question.horizon
+    under_min = recording.under_min_partitions
     for part in parts:
         schedule = part[0]
-        one = _measure_samples(part, settings, horizon, loss)
-        one["under_min_partition_s"] = np.full(schedule.samples.size, under_min * horizon, np.int64)
-        for name, column in one.items():
+        for name, column in _measure_samples(part, question).items():
             whole = values.setdefault(name, np.zeros(samples, np.int64))
             whole[schedule.samples] = column
-    recording = central[1]
+    values["under_min_partition_s"] = np.full(samples, under_min * horizon, np.int64)
+    if question.load is not None:
+        values["under_min_bytes"] = under_min_bytes(
+            question.load.bytes_in, recording, np.full(samples, horizon, np.int64)
+        )
     binding, broker = slowest(*central[:3])
     return Measures(
         values, int(recording.lost.sum()), recording.offline_partitions, under_min, binding,
@@ -100,10 +106,9 @@ def measure(parts: Sequence[Part], settings: Settings, horizon: int, loss: str) 
     )
 
 
-def _measure_samples(
-    part: Part, settings: Settings, horizon: int, loss: str
-) -> dict[str, Ints]:
-    schedule, _, times, drawn = part
+def _measure_samples(part: Part, question: Question) -> dict[str, Ints]:
+    schedule, recording, times, drawn = part
+    settings, horizon = question.settings, question.horizon
     n = schedule.samples.size
     led, later, shrunk = times.led, times.shrunk_later, times.shrunk
     decided = [stage.end for stage in times.stages if stage.broker is None
@@ -120,9 +125,13 @@ def _measure_samples(
         "isr_max_us": np.maximum(shrunk.last, led.last),
         "leaderless_partition_s": led.sum_until(horizon),
     }
+    if question.load is not None:
+        values["leaderless_bytes"] = leaderless_bytes(
+            question.load.bytes_in, recording, times, horizon
+        )
     wait = 1200 * settings.retry_backoff_max
     return values | led_measures(
-        led, led.hidden_until(known_from(settings, loss)), wait, 2 * drawn["net"]
+        led, led.hidden_until(known_from(settings, question.loss)), wait, 2 * drawn["net"]
     )
 
 

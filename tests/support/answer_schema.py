@@ -19,8 +19,8 @@ from tests.support.replay_story import write_logs
 
 BENCH = ROOT / "bench_data"
 DESCRIBE = (BENCH / "describe.txt", "--brokers-file", BENCH / "brokers.csv")
-LOADS = ("--load", BENCH / "metrics.prom.gz", "--load", BENCH / "log-dirs.json.gz",
-         "--capacity", BENCH / "capacities.csv")
+LOAD = ("--load", BENCH / "metrics.prom.gz", "--load", BENCH / "log-dirs.json.gz")
+LOADS = (*LOAD, "--capacity", BENCH / "capacities.csv")
 LATER = BENCH / "describe_later.txt.gz"
 PLAN = ("--plan", BENCH / "plan.json")
 KEY = re.compile(r"[a-z_][a-z0-9_]*")
@@ -62,6 +62,8 @@ EXAMPLES = [
     ("timeline", *DESCRIBE, "--controller", "zk-3.9", "--racks", "a", "--samples", 20),
     ("timeline", *DESCRIBE, "--controller", "kraft-4.1", "--controller-fails", "--samples", 20),
     ("timeline", *DESCRIBE, "--each-rack", "--samples", 20),
+    ("timeline", *DESCRIBE, "--brokers", 105, "--samples", 20, *LOAD),
+    ("timeline", *DESCRIBE, "--each-rack", "--samples", 20, *LOAD),
     ("timeline", *DESCRIBE, "--brokers", 105, "--samples", 20, "--compare", "kraft,zk"),
     ("timeline", *DESCRIBE, "--brokers", 105, "--samples", 20, "--sensitivity"),
     ("timeline-restart", *DESCRIBE, "--samples", 20),

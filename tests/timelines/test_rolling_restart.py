@@ -181,9 +181,9 @@ def test_what_brokers_lack_follows_from_the_time_down(controller):
         down = values["recovered_us"] - values["released_us"]
         took = values["caught_up_us"] - values["recovered_us"]
         assert (np.abs(2 * took - down) <= 2 + down // 1_000_000).all()
-        assert batch.bytes_missed == 20 * int(down[0])
+        assert batch.restore_bytes == 20 * int(down[0])
     none = kfast.timeline_restart(state, batches, samples=20)
-    assert none.plan[0].bytes_missed is None
+    assert none.plan[0].restore_bytes is None
     assert "lack nothing" in " ".join(none.assumptions)
     more = found.plan[-1].values["ends_us"] - none.plan[-1].values["ends_us"]
     took = sum(b.values["caught_up_us"] - b.values["recovered_us"] for b in found.plan)

@@ -46,15 +46,14 @@ def random_failure(seed, controller):
     return state, failing, chance.random() < 0.3
 
 
-def compare(seed, controller):
-    """Compare every sample of a random failure with the twin; returns how many events it had."""
+def samples_with_twins(seed, controller):
+    """Every sample of a random failure: its recording, its times, its place, and its twin."""
     state, failing, fails = random_failure(seed, controller)
     draws = draw(Parameters.of(), len(failing), 4, seed=seed, scenario=0)
     settings = Settings.of({"zookeeper.session.timeout.ms": 6000, "tickTime": 1000})
-    rows, most = state.find_brokers(failing), 0
+    rows = state.find_brokers(failing)
     for schedule in schedules(state, settings, draws, controller=0 if fails else None):
         groups = [[int(rows[place]) for place in group] for group in schedule.groups]
-        most = max(most, len(groups))
         recording = record_failure(
             state, groups, takes_over=fails and not state.is_kraft, journal="full"
         )
@@ -72,9 +71,17 @@ def compare(seed, controller):
                 recording, schedule.starts[at].tolist(),
                 {name: int(column[at]) for name, column in values.items()},
             ).run()
-            assert_equal(times, twin, at, f"seed {seed} {controller}")
-            n_led = len(twin.led())
-            assert n_led + recording.offline_partitions == int(recording.lost.sum())
+            yield recording, times, at, twin
+
+
+def compare(seed, controller):
+    """Compare every sample of a random failure with the twin; returns how many events it had."""
+    most = 0
+    for recording, times, at, twin in samples_with_twins(seed, controller):
+        most = max(most, len(recording.events))
+        assert_equal(times, twin, at, f"seed {seed} {controller}")
+        n_led = len(twin.led())
+        assert n_led + recording.offline_partitions == int(recording.lost.sum())
     return most
 
 
