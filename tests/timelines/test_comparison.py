@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import kfast
-from kfast.schema import TIMES, TIMES_IN_SECONDS
+from kfast.schema import REFUSED_BYTES, TIMES, TIMES_IN_SECONDS
 from kfast.timelines.failover import percentiles
 from tests.support.cli_run import run
 
@@ -47,7 +47,7 @@ def test_differences_are_made_sample_by_sample(state):
     found = kfast.timeline_compare(state, [3], ["kraft", FASTER], samples=30)
     first, second = (failure.measures.values for failure in found.failures)
     rows = {row["measure"]: row for row in found.differences.to_pylist()}
-    assert set(rows) == {*TIMES, *TIMES_IN_SECONDS}
+    assert set(rows) == {*TIMES, *TIMES_IN_SECONDS, *REFUSED_BYTES}
     for name in TIMES:
         row = rows[name]
         if name not in first:  # It is of controlled shutdowns.
