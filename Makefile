@@ -126,8 +126,8 @@ endef
 debug: $(VENV)/installed-dev
 	$(call copy_tree,debug)
 	cd build/debug && KFAST_DEBUG=1 $(BIN)/python setup.py -q build_ext --inplace
-	cd build/debug && $(BIN)/python -m pytest -q $(SPREAD) --ignore tests/style \
-		-m "($(CHECKED)) and not slow and not spark"
+	cd build/debug && $(BIN)/python -m pytest -q $(SPREAD) --ignore tests/style --ignore tests/report \
+		--ignore tests/cli -m "($(CHECKED)) and not slow and not spark"
 
 sanitize: $(VENV)/installed-dev
 	$(call copy_tree,sanitize)

@@ -25,6 +25,7 @@ from tests.capacity.test_plan_check import (
     random_plan,
 )
 from tests.support import plan_check_reference
+from tests.support.long_tests import share_of
 from tests.support.plan_batches_reference import batch_faults
 
 MIN_ISR = "min.insync.replicas"
@@ -113,7 +114,7 @@ def test_batches_of_random_plans_keep_every_rule():
 
 @pytest.mark.slow
 def test_batches_of_many_random_plans_keep_every_rule():
-    for seed in range(1000, 2000):
+    for seed in share_of(range(1000, 2000)):
         try_one(seed)
 
 
