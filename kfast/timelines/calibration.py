@@ -209,24 +209,24 @@ def fit_times(intervals: pa.Table, params: Any = None) -> FittedTimes:
     first = _solve(system, groups, units, values, usable, start)
     scales = system.scales(first)
     residuals = system.residuals(first, scales)
-    kept = usable & (residuals <= OUTLIER * np.median(residuals[usable]))
-    fitted = _solve(system, groups, units, first, kept, scales)
-    return _finished(intervals, rows, system, groups, before, units, fitted, kept, usable)
+    inliers = usable & (residuals <= OUTLIER * np.median(residuals[usable]))
+    fitted = _solve(system, groups, units, first, inliers, scales)
+    return _finished(intervals, rows, system, groups, before, units, fitted, inliers, usable)
 
 
-def _touched(system: _System, values: Floats, kept: Bits) -> Bits:
-    """(n, p) which parameters each row that is kept tells of."""
+def _touched(system: _System, values: Floats, chosen: Bits) -> Bits:
+    """(n, p) which parameters each chosen row tells of."""
     parts = system.counts * values
     large = parts >= TOUCHES * np.maximum(parts.sum(axis=1), system.resolution)[:, None]
     fitted = np.array([name not in SETTINGS for name in system.names])
-    found: Bits = large & (system.counts > 0) & kept[:, None] & fitted
+    found: Bits = large & (system.counts > 0) & chosen[:, None] & fitted
     return found
 
 
-def _groups(system: _System, values: Floats, kept: Bits) -> list[list[int]]:
+def _groups(system: _System, values: Floats, inliers: Bits) -> list[list[int]]:
     """Parameters that are fitted; those of one group as one: only their sum is known."""
-    touched = np.flatnonzero(_touched(system, values, kept).any(axis=0)).tolist()
-    weighted = (system.counts / system.scales(values)[:, None])[kept]
+    touched = np.flatnonzero(_touched(system, values, inliers).any(axis=0)).tolist()
+    weighted = (system.counts / system.scales(values)[:, None])[inliers]
     lengths = np.sqrt((weighted**2).sum(axis=0))
     group_of = {at: [at] for at in touched}
     for one, other in combinations(touched, 2):
@@ -239,7 +239,7 @@ def _groups(system: _System, values: Floats, kept: Bits) -> list[list[int]]:
 
 
 def _solve(
-    system: _System, groups: list[list[int]], units: Floats, values: Floats, kept: Bits,
+    system: _System, groups: list[list[int]], units: Floats, values: Floats, inliers: Bits,
     scales: Floats,
 ) -> Floats:
     """(p,) values after a fit; those of a group are in the proportion of `units`."""
@@ -249,7 +249,7 @@ def _solve(
     fitted = sorted(at for group in groups for at in group)
     held = np.delete(system.counts, fitted, axis=1) @ np.delete(values, fitted)
     factors = nnls(
-        (columns / scales[:, None])[kept], ((system.lengths - held) / scales)[kept]
+        (columns / scales[:, None])[inliers], ((system.lengths - held) / scales)[inliers]
     )[0]
     found = values.copy()
     for group, factor in zip(groups, factors, strict=True):
@@ -259,15 +259,15 @@ def _solve(
 
 def _finished(
     intervals: pa.Table, rows: list[dict[str, Any]], system: _System, groups: list[list[int]],
-    before: Parameters, units: Floats, fitted: Floats, kept: Bits, usable: Bits,
+    before: Parameters, units: Floats, fitted: Floats, inliers: Bits, usable: Bits,
 ) -> FittedTimes:
     """The answer: values, ranges, and what is said of them."""
-    told, seen = (_touched(system, units, some) for some in (kept, usable))
+    touched, seen = (_touched(system, units, chosen) for chosen in (inliers, usable))
     found, notes = dict(before.by_name), list[str]()
     n_rows, levels = dict.fromkeys(found, 0), dict[str, str]()
     for group in groups:
         names = [system.names[at] for at in group]
-        used = [rows[at] for at in np.flatnonzero(told[:, group].any(axis=1)).tolist()]
+        used = [rows[at] for at in np.flatnonzero(touched[:, group].any(axis=1)).tolist()]
         if not used:
             continue
         source = f"fitted on {len(used)} intervals: {', '.join(sorted({r['kind'] for r in used}))}"
@@ -293,32 +293,32 @@ def _finished(
     if verbose := [name for name, level in levels.items() if level == "TRACE"]:
         notes.append(f"logs at TRACE slow Kafka; so these are less at INFO: {', '.join(verbose)}")
     return FittedTimes(
-        params, n_rows, levels, _compared(intervals, params, _reasons(system, kept, usable)),
+        params, n_rows, levels, _compared(intervals, params, _reasons(system, inliers, usable)),
         (*notes, *_clock_notes(rows, before)),
     )
 
 
-def _reasons(system: _System, kept: Bits, usable: Bits) -> list[str | None]:
+def _reasons(system: _System, inliers: Bits, usable: Bits) -> list[str | None]:
     """Why each row is not fitted."""
     return [
         None if is_kept else CLOCKS if length < 0 else OUTLIER_ROW if is_usable else NO_PARAMETER
         for is_kept, length, is_usable in zip(
-            kept.tolist(), system.lengths.tolist(), usable.tolist(), strict=True
+            inliers.tolist(), system.lengths.tolist(), usable.tolist(), strict=True
         )
     ]
 
 
 def _range(
-    system: _System, group: list[int], units: Floats, fitted: Floats, told: Bits
+    system: _System, group: list[int], units: Floats, fitted: Floats, touched: Bits
 ) -> tuple[float, float]:
     """The 10th and the 90th percentile of what single rows make of a group, in its units.
 
     Of outliers too: they are no typical values, but they were seen.
     """
-    rows = system.counts[told]
+    rows = system.counts[touched]
     column = rows[:, group] @ units[group]
-    others = rows @ fitted - rows[:, group] @ fitted[group]
-    single = np.maximum((system.lengths[told] - others) / column, 0.0)
+    remainder = rows @ fitted - rows[:, group] @ fitted[group]
+    single = np.maximum((system.lengths[touched] - remainder) / column, 0.0)
     low, high = np.quantile(single, RANGE).tolist()
     return low, high
 
