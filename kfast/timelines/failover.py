@@ -32,6 +32,7 @@ from kfast.schema import (
 )
 from kfast.state import ClusterState
 from kfast.state.display import Summary, summary_html, summary_text
+from kfast.state.records import Rows
 from kfast.timelines.detection import (
     FEWEST_PATTERNS,
     MANY_ROWS,
@@ -41,15 +42,16 @@ from kfast.timelines.detection import (
     schedules,
 )
 from kfast.timelines.event_times import counts_of, times_of
-from kfast.timelines.leaderless import SampledLed, leaderless_table
+from kfast.timelines.leaderless import leaderless_table
 from kfast.timelines.parameters import Parameters
 from kfast.timelines.partition_times import partition_table
 from kfast.timelines.progressions import FAR
 from kfast.timelines.question import LOSSES, Question
-from kfast.timelines.recording import record_failure
+from kfast.timelines.recording import Concerned, FailureRecorder
 from kfast.timelines.sensitivity import CentralSample, levers
 from kfast.timelines.settings import Settings
 from kfast.timelines.shutdown import shutdown_part
+from kfast.timelines.stages import Times
 from kfast.timelines.summaries import Measures, Part, known_from, longest_wait, measure, no_failure
 
 if TYPE_CHECKING:
@@ -60,6 +62,8 @@ __all__ = [
 ]
 
 Ints = npt.NDArray[np.int64]
+
+SampledTimes = tuple[Ints, Times]
 
 MILLION = 1_000_000
 
@@ -100,12 +104,11 @@ class FailureTimeline(Answered):
     question : Question
     measures : Measures
         Every measure, in every sample; the first is the central one.
-    stages : pa.Table
     central : Part or None
         Events and times of the samples that have the order of events of the central one; None
         where no broker fails.
-    led : tuple of SampledLed
-        When partitions are led, in all samples.
+    times : tuple of ((n,) int64, Times)
+        Some samples, and when what happens in them: the central one's first, then all others'.
     gone : (lost partitions,) int64, optional
         Of a controlled shutdown: when each old leader ceases to lead, in the central sample.
     """
@@ -115,9 +118,8 @@ class FailureTimeline(Answered):
     controller_fails: bool
     question: Question
     measures: Measures
-    stages: pa.Table
     central: Part | None = None
-    led: tuple[SampledLed, ...] = ()
+    times: tuple[SampledTimes, ...] = ()
     gone: Ints | None = None
 
     @property
@@ -129,6 +131,16 @@ class FailureTimeline(Answered):
     def summary(self) -> pa.Table:
         """Table of one row (`schema.TIMELINE_SUMMARY`)."""
         return rows_table(TIMELINE_SUMMARY, [summary_row(0, self.broker_ids, self.measures)])
+
+    @cached_property
+    def stages(self) -> pa.Table:
+        """Every stage of the central sample (`schema.TIMELINE_STAGES`).
+
+        Ranges are of the samples that have that stage too.
+        """
+        if self.central is None:
+            return TIMELINE_STAGES.schema.empty_table()
+        return stage_table(self.state.broker_id, [times for _, times in self.times])
 
     @cached_property
     def partitions(self) -> pa.Table:
@@ -153,9 +165,10 @@ class FailureTimeline(Answered):
 
         Of a failure; it has no rows for a controlled shutdown.
         """
-        if not self.led:
+        if self.central is None or self.controlled:
             return TIMELINE_LEADERLESS.schema.empty_table()
-        return leaderless_table(self.led, self.measures.lost_partitions)
+        led = [(samples, times.led) for samples, times in self.times]
+        return leaderless_table(led, self.measures.lost_partitions)
 
     def plot(self) -> Figure:
         """Draw partitions without a leader over time as a figure of plotly."""
@@ -170,7 +183,7 @@ class FailureTimeline(Answered):
         if self.central is None or self.controlled:
             return TIMELINE_SENSITIVITY.schema.empty_table()
         sample = CentralSample(
-            self.state, self.broker_ids,
+            FailureRecorder(self.state), self.broker_ids,
             controller_place(self.state, self.broker_ids, self.controller_fails),
             self.question.params, self.question.settings,
             draws_of(self.state, self.broker_ids, self.question),
@@ -265,17 +278,14 @@ def timeline(
             raise ArgumentError("broker_ids is empty, and controller_fails is not set: who fails?")
         draws = question.draw(0, MOST_PATTERNS)
         measures = no_failure(activation(question.settings, draws))
-        return FailureTimeline(
-            state, (), True, question, measures, TIMELINE_STAGES.schema.empty_table()
-        )
+        return FailureTimeline(state, (), True, question, measures)
     if len(ids) >= int(state.up.sum()):
         raise ArgumentError("every broker that is up fails: nobody is left to lead")
-    parts = failure_parts(state, ids, controller, question, draws_of(state, ids, question))
-    measures = measure(parts, question)
-    central = next(part for part in parts if 0 in part[0].samples)
+    draws = draws_of(state, ids, question)
+    parts = failure_parts(FailureRecorder(state), ids, controller, question, draws)
     return FailureTimeline(
-        state, ids, controller is not None, question, measures, stage_table(parts), central,
-        tuple((schedule.samples, times.led) for schedule, _, times, _ in parts),
+        state, ids, controller is not None, question, measure(parts, question), parts[0],
+        tuple((schedule.samples, times) for schedule, _, times, _ in parts),
     )
 
 
@@ -301,8 +311,8 @@ def _controlled(
         state, ids, question, takes_over=controller is not None
     )
     return FailureTimeline(
-        state, ids, controller is not None, question, measures, stage_table([part]), part,
-        gone=times.gone,
+        state, ids, controller is not None, question, measures, part,
+        ((part[0].samples, part[2]),), times.gone,
     )
 
 
@@ -335,16 +345,20 @@ def draws_of(state: ClusterState, ids: tuple[int, ...], question: Question) -> D
 
 
 def failure_parts(
-    state: ClusterState, ids: tuple[int, ...], controller: int | None, question: Question,
-    draws: Draws, spent: list[ClusterState] | None = None,
+    recorder: FailureRecorder, ids: tuple[int, ...], controller: int | None, question: Question,
+    draws: Draws,
 ) -> list[Part]:
-    """Record one failure and time it, for every order of events that is drawn."""
-    rows = state.find_brokers(list(ids))
-    parts = list[Part]()
-    for schedule in schedules(state, question.settings, draws, controller=controller):
-        groups = [[int(rows[place]) for place in group] for group in schedule.groups]
-        recording = record_failure(
-            state, groups, takes_over=controller is not None and not state.is_kraft, spent=spent,
+    """Record one failure and time it, for every order of events that is drawn.
+
+    The first part has the central sample as its first.
+    """
+    started = recorder.started
+    rows = started.find_brokers(list(ids)).tolist()
+    concerned, parts = Concerned.of(started, rows), list[Part]()
+    for schedule in schedules(started, question.settings, draws, controller=controller):
+        groups = [[rows[place] for place in group] for group in schedule.groups]
+        recording = recorder.record(
+            concerned, groups, takes_over=controller is not None and not started.is_kraft
         )
         values = {name: drawn[schedule.samples] for name, drawn in draws.values.items()}
         times = times_of(
@@ -390,20 +404,21 @@ def rows_table(result: ResultTable, rows: Sequence[Mapping[str, Any]]) -> pa.Tab
     })
 
 
-def stage_table(parts: Sequence[Part]) -> pa.Table:
-    """Every stage of the central sample; ranges are of the samples that have that stage too."""
-    central = next(part for part in parts if 0 in part[0].samples)
-    _, recording, *_ = central
-    ids = recording.state.broker_id
-    rows, found = list[dict[str, Any]](), [_by_key(part) for part in parts]
-    for key, (begin, end, stage) in _by_key(central).items():
-        others = [each[key] for each in found if key in each and each[key][2] is not stage]
+def stage_table(ids: Rows, parts: Sequence[Times]) -> pa.Table:
+    """Every stage of the central sample; the first part has that as its first.
+
+    Ranges are of the samples that have that stage too.
+    """
+    rows = list[dict[str, Any]]()
+    central, *elsewhere = (_by_key(times) for times in parts)
+    for key, (begin, end, items, waits_for) in central.items():
+        others = [each[key] for each in elsewhere if key in each]
         begins = np.concatenate([begin, *(other[0] for other in others)])
         ends = np.concatenate([end, *(other[1] for other in others)])
         row: dict[str, Any] = {
             "scenario": 0, "event": key[0], "stage": key[1],
-            "broker_id": None if key[2] is None else int(ids[key[2]]), "items": stage.items,
-            "waits_for": stage.waits_for,
+            "broker_id": None if key[2] is None else int(ids[key[2]]), "items": items,
+            "waits_for": waits_for,
         }
         for name, values in (("begin_us", begins), ("end_us", ends)):
             numbers = percentiles(values) if values.size > 1 else (int(values[0]),) * 3
@@ -412,8 +427,16 @@ def stage_table(parts: Sequence[Part]) -> pa.Table:
     return rows_table(TIMELINE_STAGES, rows)
 
 
-def _by_key(part: Part) -> dict[tuple[int, str, int | None], Any]:
-    """Stages of some samples by event, name and broker."""
-    return {
-        (one.event, one.name, one.broker): (one.begin, one.end, one) for one in part[2].stages
+def _by_key(times: Times) -> dict[tuple[int, str, int | None], tuple[Ints, Ints, int, str]]:
+    """Begin, end, items and what they wait for of all stages: by event, name and broker row."""
+    controller = {
+        (one.event, one.name, None): (one.begin, one.end, one.items, one.waits_for)
+        for one in times.stages
     }
+    brokers = {
+        (one.event, one.name, row): (
+            one.begin[:, row], one.end[:, row], int(one.items[row]), "disk"
+        )
+        for one in times.broker_stages for row in one.brokers.tolist()
+    }
+    return controller | brokers

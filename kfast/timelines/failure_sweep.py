@@ -35,6 +35,7 @@ from kfast.timelines.failover import (
     summary_row,
 )
 from kfast.timelines.parameters import Parameters
+from kfast.timelines.recording import FailureRecorder
 from kfast.timelines.settings import Settings
 from kfast.timelines.summaries import Measures, measure
 
@@ -160,17 +161,17 @@ def timed_rows(
     question : Question
     threads : int
     """
-    state.index_hosting()
+    recorder = FailureRecorder(state)
+    recorder.started.index_hosting()
     draws: dict[tuple[int, int], Draws] = {}
-    spent: list[ClusterState] = []
 
     def measured(failure: Run) -> Row:
         number, rows = failure
-        many = state.rows_tracking(np.asarray(rows, np.int32)).size > MANY_ROWS
+        many = recorder.started.rows_tracking(np.asarray(rows, np.int32)).size > MANY_ROWS
         key = len(rows), FEWEST_PATTERNS if many else MOST_PATTERNS
         if key not in draws:
             draws[key] = question.draw(*key)
-        return _measured(state, number, rows, question, draws[key], spent)
+        return _measured(recorder, number, rows, question, draws[key])
 
     with _mapped(measured, list(_failures(failures)), threads) as found:
         yield from found
@@ -206,17 +207,14 @@ def check_failures(state: ClusterState, scenarios: Scenarios) -> None:
 
 
 def _measured(
-    state: ClusterState, number: int, rows: list[int], question: Question, draws: Draws,
-    spent: list[ClusterState],
+    recorder: FailureRecorder, number: int, rows: list[int], question: Question, draws: Draws
 ) -> Row:
-    """Row of one failure; the copies on which it was run are spent then."""
-    ids = tuple(state.broker_id[rows].tolist())
+    """Row of one failure."""
+    ids = tuple(recorder.started.broker_id[rows].tolist())
     if not ids:
         return summary_row(number, ids, Measures({}))
-    parts = failure_parts(state, ids, None, question, draws, spent)
-    row = summary_row(number, ids, measure(parts, question))
-    spent += [recording.state for _, recording, *_ in parts]
-    return row
+    parts = failure_parts(recorder, ids, None, question, draws)
+    return summary_row(number, ids, measure(parts, question))
 
 
 @contextmanager

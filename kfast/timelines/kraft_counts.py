@@ -101,8 +101,8 @@ def take_counts(recording: Recording) -> TakeCounts:
         all_led.add(zero, here + 1, here, until[e], leader)
         led.add(zero, raised[at] + 1, here, until[e], leader)
         meta.add(zero, here + 1, here, until[e], zero)
-        for slot in range(recording.replicas.shape[1]):
-            replica = recording.replicas[at, slot]
+        for slot in range(recording.concerned.replicas.shape[1]):
+            replica = recording.concerned.replicas[at, slot]
             following = np.where(replica == leader, -1, replica)
             followed.add(zero, here + 1, here, until[e], following)
     leads = led.table()

@@ -56,9 +56,9 @@ def quorum_times(
             committed = committed + values["net"] + values["log_sync"]
         arrived = committed + values["metadata_fetch"]
         times.stages += [
-            Stage(number, "decide", None, begin, free, records, "controller"),
-            Stage(number, "commit", None, free, committed, records, "store"),
-            Stage(number, "fetch", None, committed, arrived, records, "queue"),
+            Stage(number, "decide", begin, free, records, "controller"),
+            Stage(number, "commit", free, committed, records, "store"),
+            Stage(number, "fetch", committed, arrived, records, "queue"),
         ]
         times.published.append(committed)
         arrivals.append(arrived)

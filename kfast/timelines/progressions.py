@@ -31,13 +31,15 @@ N, VISIBLE, BROKER = 3, 4, 5
 class BrokerProgressions:
     """One progression of each broker in every sample; arrays are (S, N), or spread to that.
 
+    A broker has as many partitions in all samples.
+
     Attributes
     ----------
     base : (S, N) int64
         Microseconds.
     offset, step : (S, N) int64
         Nanoseconds.
-    n : (S, N) int64
+    n : (N,) int64
         Partitions.
     visible : (S, N) int64
         When clients see their leader.
@@ -68,19 +70,16 @@ class Progressions:
     @classmethod
     def join(cls, parts: Sequence[BrokerProgressions], samples: int) -> Progressions:
         """All progressions of some parts; those without partitions are left out."""
-        counts = [np.broadcast_to(part.n, part.base.shape) > 0 for part in parts]
-        used = np.stack(counts, axis=1) if parts else np.zeros((samples, 0, 0), np.bool_)
-        sample, which, broker = np.nonzero(used)
-        rows = np.empty((sample.size, 6), np.int64)
-        for at, part in enumerate(parts):
-            here = np.flatnonzero(which == at)
-            places = sample[here], broker[here]
-            for column, name in enumerate(("base", "offset", "step", "n", "visible")):
-                rows[here, column] = np.broadcast_to(getattr(part, name), part.base.shape)[places]
-        rows[:, BROKER] = broker
-        begin = np.zeros(samples + 1, np.int64)
-        np.cumsum(used.sum(axis=(1, 2)), out=begin[1:])
-        return cls(begin, rows)
+        brokers = [np.flatnonzero(part.n) for part in parts]
+        total = sum(some.size for some in brokers)
+        rows, end = np.empty((samples, total, 6), np.int64), 0
+        for part, some in zip(parts, brokers, strict=True):
+            own, end = rows[:, end : end + some.size], end + some.size
+            columns = part.base, part.offset, part.step, part.n, part.visible
+            for column, values in enumerate(columns):
+                own[:, :, column] = np.broadcast_to(values, part.base.shape)[:, some]
+            own[:, :, BROKER] = some
+        return cls(np.arange(samples + 1) * total, rows.reshape(samples * total, 6))
 
     @classmethod
     def none(cls) -> Progressions:
@@ -90,13 +89,10 @@ class Progressions:
     @classmethod
     def by_sample(cls, samples: int, sample: Ints, columns: Sequence[Ints]) -> Progressions:
         """Progressions of ascending samples, given as columns; those of nobody are left out."""
-        used = columns[N] > 0
+        used = np.flatnonzero(columns[N])
         begin = np.zeros(samples + 1, np.int64)
         np.cumsum(np.bincount(sample[used], minlength=samples), out=begin[1:])
-        rows = np.empty((int(begin[-1]), len(columns)), np.int64)
-        for place, column in enumerate(columns):
-            rows[:, place] = column[used]
-        return cls(begin, rows)
+        return cls(begin, np.stack(columns, axis=1)[used])
 
     def beside(self, other: Progressions) -> Progressions:
         """The progressions of both, sample after sample."""

@@ -22,7 +22,10 @@ from kfast.state import ClusterState
 from kfast.state.min_isr import is_under_min_isr, partition_min_isr
 from kfast.state.records import Rows, Slots, n_bits
 
-__all__ = ["NEVER", "SHUTDOWN", "RecordedEvent", "Recording", "holds", "record_failure"]
+__all__ = [
+    "NEVER", "SHUTDOWN", "Concerned", "EventRecorder", "FailureRecorder", "RecordedEvent",
+    "Recording", "holds",
+]
 
 Bits = npt.NDArray[np.bool_]
 Records = npt.NDArray[Any]
@@ -74,35 +77,88 @@ class RecordedEvent:
 
 
 @dataclass(frozen=True, eq=False)
+class Concerned:
+    """Partitions that brokers which leave a cluster have a replica of, before they leave.
+
+    Attributes
+    ----------
+    dead : (N,) bool
+        Brokers that leave.
+    rows : (n,) int32
+        Partition rows, ascending.
+    place : (P,) int64
+        Where each of these rows stands among them; any number for other rows.
+    first : (n,) partition records
+    replicas : (n, S) int64
+        Broker row of each assigned replica; -1 behind the last.
+    live_before, live_after : (n,) uint64
+        Slots that are live before, and without the brokers that leave.
+    """
+
+    dead: Bits
+    rows: Rows
+    place: npt.NDArray[np.int64]
+    first: Records
+    replicas: npt.NDArray[np.int64]
+    live_before: Slots
+    live_after: Slots
+
+    @classmethod
+    def of(cls, state: ClusterState, brokers: Sequence[int]) -> Concerned:
+        """Those of some broker rows."""
+        dead = np.zeros(state.n_brokers, np.bool_)
+        dead[list(brokers)] = True
+        rows = state.rows_tracking(np.flatnonzero(dead).astype(np.int32)).copy()
+        place = np.empty(state.n_partitions, np.int64)
+        place[rows] = np.arange(rows.size)
+        first, replicas = state.records.take(rows), state.replicas[rows].astype(np.int64)
+        slots = np.arange(replicas.shape[1])
+        replicas[slots >= first["n_replicas"][:, None]] = -1
+        live = state.live_slots(rows)
+        leaving = (holds(dead, replicas).astype(np.uint64) << slots.astype(np.uint64)).sum(
+            axis=1, dtype=np.uint64)
+        return cls(dead, rows, place, first, replicas, live, live & ~leaving)
+
+
+@dataclass(frozen=True, eq=False)
 class Recording:
     """All events of one failure.
 
     Attributes
     ----------
     state : ClusterState
-        The cluster in the end.
-    dead, live : (N,) bool
-        Brokers that fail, and those that are up in the end.
-    rows : (n,) int32
-        Partition rows that have a replica on a broker that fails.
-    first, last : (n,) partition records
-        Of these rows, before and after all events.
-    live_before : (n,) uint64
-        Slots of each row that were live before.
+        The cluster before or in the end: nothing is read from it that the events change.
+    concerned : Concerned
+    live : (N,) bool
+        Brokers that are up in the end.
+    last : (n,) partition records
+        After all events.
     events : list of RecordedEvent
     takeover : int
         ZooKeeper mode: number of the event that is a controller's that takes over; or NEVER.
     """
 
     state: ClusterState
-    dead: Bits
+    concerned: Concerned
     live: Bits
-    rows: Rows
-    first: Records
     last: Records
-    live_before: Slots
     events: list[RecordedEvent]
     takeover: int
+
+    @property
+    def dead(self) -> Bits:
+        """(N,) brokers that fail."""
+        return self.concerned.dead
+
+    @property
+    def rows(self) -> Rows:
+        """(n,) partition rows that have a replica on a broker that fails."""
+        return self.concerned.rows
+
+    @property
+    def first(self) -> Records:
+        """(n,) partition records before all events."""
+        return self.concerned.first
 
     @cached_property
     def final_leader(self) -> Rows:
@@ -115,14 +171,6 @@ class Recording:
     def lost(self) -> Bits:
         """(n,) whether the leader of each row fails."""
         return holds(self.dead, self.first["leader"])
-
-    @cached_property
-    def replicas(self) -> npt.NDArray[np.int64]:
-        """(n, S) broker row of each assigned replica of each row; -1 behind the last."""
-        replicas = self.state.replicas[self.rows].astype(np.int64)
-        slots = np.arange(replicas.shape[1])
-        replicas[slots >= self.first["n_replicas"][:, None]] = -1
-        return replicas
 
     @property
     def offline_partitions(self) -> int:
@@ -141,7 +189,7 @@ class Recording:
         needed = partition_min_isr(self.state, self.rows)
         before, after = (
             is_under_min_isr(n_bits(in_sync & live), needed)
-            for live in (self.live_before, self.state.live_slots(self.rows))
+            for live in (self.concerned.live_before, self.concerned.live_after)
         )
         under_min: Bits = after & ~before
         return under_min
@@ -154,58 +202,96 @@ def holds(brokers: Bits, rows: npt.NDArray[Any]) -> Bits:
     return holds
 
 
-def record_failure(
-    state: ClusterState, groups: Iterable[Iterable[int]], *, takes_over: bool = False,
-    journal: str = "counts", spent: list[ClusterState] | None = None,
-) -> Recording:
-    """Let a controller start and brokers fail, group after group, and record every event.
+class EventRecorder:
+    """Records the events of one controller.
+
+    Parameters
+    ----------
+    state : ClusterState
+        As the events change it.
+    concerned : Concerned
+        Of all brokers that leave, before they do.
+    """
+
+    def __init__(self, state: ClusterState, concerned: Concerned) -> None:
+        self.state, self.concerned = state, concerned
+        self.records, self.events = concerned.first.copy(), list[RecordedEvent]()
+
+    def note(
+        self, group: tuple[int, ...], happened: Sequence[EventOutcome], *, everywhere: bool = False
+    ) -> EventOutcome:
+        """Note what one event did to the rows that its brokers host, or to all of them."""
+        hosted = self.concerned.rows
+        if not everywhere:
+            hosted = self.state.rows_tracking(np.asarray(sorted(group), np.int32))
+        at, after = self.concerned.place[hosted], self.state.records.take(hosted)
+        (event,) = happened
+        self.events.append(
+            RecordedEvent(group, event.outcome, at, self.records.take(at), after)
+        )
+        self.records.put(at, after)  # Assigning would copy field by field, in ten times the time.
+        return event
+
+    def recording(self, state: ClusterState, live: Bits, takeover: int) -> Recording:
+        """All that was noted; the arguments are the attributes of the recording."""
+        return Recording(state, self.concerned, live, self.records, self.events, takeover)
+
+
+class FailureRecorder:
+    """Lets brokers of one cluster fail, and records what its controller does.
+
+    Every failure is of the cluster as it was, on a copy: the controller has started on it. Copies
+    are used again, for new memory costs more than copying.
 
     Parameters
     ----------
     state : ClusterState
         Not changed.
-    groups : iterable of iterable of int
-        Broker rows; those of one group are one event. KRaft fences one broker an event.
-    takes_over : bool
-        ZooKeeper mode: the brokers of the first group are found gone by a new controller.
-    journal : {"counts", "full"}
-    spent : list of ClusterState, optional
-        Copies that earlier recordings no longer need. One of them is taken, and its memory used.
     """
-    try:
-        state = state.copy() if spent is None else state.copy_over(spent.pop())
-    except IndexError:  # Another thread may have taken the last one.
-        state = state.copy()
-    parts = [tuple(group) for group in groups]
-    common = open_events(state, journal=journal)
-    common.start()
-    dead = np.zeros(state.n_brokers, np.bool_)
-    dead[[row for part in parts for row in part]] = True
-    rows = state.rows_tracking(np.flatnonzero(dead).astype(np.int32)).copy()
-    first = state.records.take(rows)
-    live_before = state.live_slots(rows)
-    records, events = first.copy(), list[RecordedEvent]()
-    place = np.zeros(state.n_partitions, np.int64)
-    place[rows] = np.arange(rows.size)
-    for part in parts:
-        takes_part = takes_over and not events
-        hosted = rows if takes_part else state.rows_tracking(np.asarray(sorted(part), np.int32))
-        at = place[hosted]
-        happened = _fail(common, part, takes_over=takes_part)
-        after = state.records.take(hosted)
-        events.append(RecordedEvent(part, happened.outcome, at, records.take(at), after))
-        records[at] = after
-    return Recording(
-        state, dead, state.up.copy(), rows, first, records, live_before, events,
-        0 if takes_over else NEVER,
-    )
+
+    def __init__(self, state: ClusterState) -> None:
+        self.started = state.copy()
+        open_events(self.started).start()
+        self._spent = list[ClusterState]()
+
+    def record(
+        self, concerned: Concerned, groups: Iterable[Iterable[int]], *, takes_over: bool = False,
+        journal: str = "counts",
+    ) -> Recording:
+        """Let brokers fail, group after group, and record every event.
+
+        Parameters
+        ----------
+        concerned : Concerned
+            Of all these brokers on the cluster `started`.
+        groups : iterable of iterable of int
+            Broker rows; those of one group are one event. KRaft fences one broker an event.
+        takes_over : bool
+            ZooKeeper mode: the brokers of the first group are found gone by a new controller.
+        journal : {"counts", "full"}
+        """
+        state = self._copy()
+        common, recorder = open_events(state, journal=journal), EventRecorder(state, concerned)
+        for number, group in enumerate(map(tuple, groups)):
+            takes = takes_over and not number
+            recorder.note(group, _fail(common, group, takes_over=takes), everywhere=takes)
+        live = state.up.copy()
+        self._spent.append(state)
+        return recorder.recording(self.started, live, 0 if takes_over else NEVER)
+
+    def _copy(self) -> ClusterState:
+        try:
+            return self.started.copy_over(self._spent.pop())
+        except IndexError:  # There is none, or another thread has taken the last one.
+            return self.started.copy()
 
 
-def _fail(common: CommonEvents, part: Sequence[int], *, takes_over: bool) -> EventOutcome:
+def _fail(
+    common: CommonEvents, group: Sequence[int], *, takes_over: bool
+) -> list[EventOutcome]:
     """One event: brokers fail, or a controller takes over that finds them gone."""
-    ids = common.state.broker_id[list(part)].tolist()
+    ids = common.state.broker_id[list(group)].tolist()
     if takes_over:
         common.state.remove_live_brokers(ids)
-        return common.start()[0]
-    (event,) = common.brokers_failed(ids)
-    return event
+        return common.start()
+    return common.brokers_failed(ids)

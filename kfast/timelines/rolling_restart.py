@@ -317,7 +317,7 @@ def _timed_batch(
     caught = recovered.max(axis=1) + (0 if lacking is None else lacking.after(down))
     # A new ISR needs a controller: in ZooKeeper mode one may have to take over first.
     failover = [stage.end for stage in times.times.stages
-                if stage.broker is None and stage.event == recording.takeover]
+                if stage.event == recording.takeover]
     in_sync = np.maximum.reduce([caught, *failover]) + values["isr_join"]
     under_min = recording.under_min_partitions
     # Brokers that host nothing make the controller send nothing.

@@ -18,11 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kfast.errors import ArgumentError
-from kfast.state import ClusterState
 from kfast.timelines.detection import Draws, schedules
 from kfast.timelines.event_times import Counts, counts_of, times_of
 from kfast.timelines.parameters import Parameters
-from kfast.timelines.recording import Recording, record_failure
+from kfast.timelines.recording import Concerned, FailureRecorder, Recording
 from kfast.timelines.settings import Settings
 
 __all__ = ["CentralSample", "levers"]
@@ -46,8 +45,8 @@ class CentralSample:
 
     Attributes
     ----------
-    state : ClusterState
-        The cluster before.
+    recorder : FailureRecorder
+        Of the cluster before.
     ids : tuple of int
         Brokers that fail, at least one.
     controller : int or None
@@ -58,7 +57,7 @@ class CentralSample:
         Of the failure; the first sample is the central one.
     """
 
-    state: ClusterState
+    recorder: FailureRecorder
     ids: tuple[int, ...]
     controller: int | None
     params: Parameters
@@ -77,9 +76,9 @@ class CentralSample:
 
     def led_max(self, draws: Draws, settings: Settings | None = None) -> Ints:
         """(S,) when all are led that are led again; 0 where none is."""
-        settings = settings or self.settings
+        started, settings = self.recorder.started, settings or self.settings
         found = np.zeros(draws.waits.size, np.int64)
-        for schedule in schedules(self.state, settings, draws, controller=self.controller):
+        for schedule in schedules(started, settings, draws, controller=self.controller):
             recording, counts = self._record(schedule.groups)
             values = {name: drawn[schedule.samples] for name, drawn in draws.values.items()}
             times = times_of(recording, counts, schedule.starts, values, settings)
@@ -88,10 +87,11 @@ class CentralSample:
 
     def _record(self, groups: Groups) -> tuple[Recording, Counts]:
         if groups not in self._recorded:
-            rows = self.state.find_brokers(list(self.ids))
-            recording = record_failure(
-                self.state, [[int(rows[place]) for place in group] for group in groups],
-                takes_over=self.controller is not None and not self.state.is_kraft,
+            started = self.recorder.started
+            rows = started.find_brokers(list(self.ids)).tolist()
+            recording = self.recorder.record(
+                Concerned.of(started, rows), [[rows[place] for place in group] for group in groups],
+                takes_over=self.controller is not None and not self.recorder.started.is_kraft,
             )
             self._recorded[groups] = recording, counts_of(recording)
         return self._recorded[groups]

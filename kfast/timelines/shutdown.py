@@ -91,8 +91,8 @@ def shutdown_measures(
     """Measures of a controlled shutdown, in every sample."""
     schedule, recording, times, drawn = part
     until = len(recording.events) if shutdown.departure == NEVER else shutdown.departure
-    decided = [stage.end for stage in times.stages if stage.broker is None
-               and stage.event < until and stage.waits_for != "queue"]
+    decided = [stage.end for stage in times.stages
+               if stage.event < until and stage.waits_for != "queue"]
     published = _published(shutdown, part)
     under_min = recording.under_min_partitions
     horizon = question.horizon
@@ -132,7 +132,7 @@ def _published(shutdown: Shutdown, part: Part) -> int:
     if shutdown.departure == NEVER:
         return len(recording.events)
     sent = {(one.event, one.name.partition(":")[0]) for one in times.stages
-            if one.broker is None and one.event < shutdown.departure}
+            if one.event < shutdown.departure}
     return len(sent)
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kfast.controllers import CommonEvents, EventOutcome
 from kfast.errors import InvariantError
 from kfast.journal import Outcome, QuorumOutcome
-from kfast.timelines.recording import NEVER, RecordedEvent, Recording, Records
+from kfast.timelines.recording import NEVER, Concerned, EventRecorder, Recording
 
 __all__ = ["Shutdown", "record_shutdown"]
 
@@ -83,58 +83,28 @@ def record_shutdown(
     """
     state = common.state
     ids = state.broker_id[list(brokers)].tolist()
-    leaving = np.zeros(state.n_brokers, np.bool_)
-    leaving[list(brokers)] = True
-    rows = state.rows_tracking(np.flatnonzero(leaving).astype(np.int32)).copy()
-    first, live_before = state.records.take(rows), state.live_slots(rows)
-    tape = _Tape(common, rows, first.copy())
+    recorder = EventRecorder(state, Concerned.of(state, brokers))
     rounds, asking = list[tuple[int, ...]](), tuple(range(len(brokers)))
     while asking and len(rounds) < attempts:
         rounds.append(asking)
         asking = tuple(
             place for place in asking
-            if _remains(tape.note((brokers[place],), common.shutdowns_requested([ids[place]])))
+            if _remains(recorder.note((brokers[place],), common.shutdowns_requested([ids[place]])))
         )
     live, departure, records = state.up.copy(), NEVER, list[int]()
     if state.is_kraft:
-        records = [_complete(common, broker, tape) for broker in ids]
+        records = [_complete(common, broker, recorder) for broker in ids]
     else:
-        departure = len(tape.events)
+        departure = len(recorder.events)
         if takes_over:
             state.remove_live_brokers(ids)
-        tape.note(
+        recorder.note(
             tuple(sorted(brokers)),
             common.start() if takes_over else common.shutdowns_completed(ids),
         )
         live = state.up.copy()
-    recording = Recording(
-        state, leaving, live, rows, first, tape.records, live_before, tape.events,
-        departure if takes_over else NEVER,
-    )
+    recording = recorder.recording(state, live, departure if takes_over else NEVER)
     return Shutdown(recording, tuple(brokers), tuple(rounds), asking, departure, tuple(records))
-
-
-class _Tape:
-    """Rows of a recording before and after each event."""
-
-    def __init__(
-        self, common: CommonEvents, rows: npt.NDArray[np.int32], records: Records
-    ) -> None:
-        self.state, self.rows, self.records = common.state, rows, records
-        self.events = list[RecordedEvent]()
-        self.place = np.zeros(common.state.n_partitions, np.int64)
-        self.place[rows] = np.arange(rows.size)
-
-    def note(self, group: tuple[int, ...], happened: list[EventOutcome]) -> EventOutcome:
-        """Note what one event did to the rows that its brokers host."""
-        hosted = self.state.rows_tracking(np.asarray(group, np.int32))
-        at, after = self.place[hosted], self.state.records.take(hosted)
-        (event,) = happened
-        self.events.append(
-            RecordedEvent(group, event.outcome, at, self.records.take(at), after)
-        )
-        self.records[at] = after
-        return event
 
 
 def _remains(happened: EventOutcome) -> bool:
@@ -142,7 +112,7 @@ def _remains(happened: EventOutcome) -> bool:
     return isinstance(happened.outcome, Outcome) and happened.outcome.remaining.size > 0
 
 
-def _complete(common: CommonEvents, broker: int, tape: _Tape) -> int:
+def _complete(common: CommonEvents, broker: int, recorder: EventRecorder) -> int:
     """Fence a broker of KRaft; returns how many records that took."""
     happened = common.shutdowns_completed([broker])
     if not happened:
@@ -150,7 +120,8 @@ def _complete(common: CommonEvents, broker: int, tape: _Tape) -> int:
     (event,) = happened
     assert isinstance(event.outcome, QuorumOutcome), "a KRaft controller fences it"
     # Before 4.0 those that nobody leads get a new epoch here.
-    if (common.state.records.take(tape.rows)["leader"] != tape.records["leader"]).any():
+    now = common.state.records.take(recorder.concerned.rows)
+    if (now["leader"] != recorder.records["leader"]).any():
         raise InvariantError(
             f"broker {broker} was fenced after its controlled shutdown, and leaders changed"
         )

@@ -138,7 +138,7 @@ def _zookeeper(
 
 def _ended(times: Times, starts: Ints, event: int) -> Ints:
     """(S,) when the controller has handled an event and those before it."""
-    ends = [stage.end for stage in times.stages if stage.broker is None and stage.event <= event]
+    ends = [stage.end for stage in times.stages if stage.event <= event]
     ended: Ints = np.maximum.reduce([starts[:, event], *ends])
     return ended
 
@@ -204,10 +204,10 @@ def _quorum(
             fenced = fenced + values["net"] + values["log_sync"]
         number = len(recording.events) + place
         times.stages += [
-            Stage(number, "wait for brokers", None, times.published[place], begin,
+            Stage(number, "wait for brokers", times.published[place], begin,
                   int(staying.size), "queue"),
-            Stage(number, "decide fencing", None, begin, free, records, "controller"),
-            Stage(number, "commit fencing", None, free, fenced, records, "store"),
+            Stage(number, "decide fencing", begin, free, records, "controller"),
+            Stage(number, "commit fencing", free, fenced, records, "store"),
         ]
         released[:, place] = fenced + values["net"]
     stopped = released + values["stop"][:, None]
@@ -287,10 +287,10 @@ def _by_old_leader(shutdown: Shutdown, released: Ints) -> Ints:
 
 def _add_stops(times: Times, shutdown: Shutdown, released: Ints, stopped: Ints) -> None:
     last = times.stages[-1].event if times.stages else 0
-    times.stages += [
-        Stage(last, "stop", row, released[:, place], stopped[:, place], 1, "disk")
-        for place, row in enumerate(shutdown.brokers)
-    ]
+    leaving = shutdown.recording.dead
+    begin, end = np.zeros((2, released.shape[0], leaving.size), np.int64)
+    begin[:, list(shutdown.brokers)], end[:, list(shutdown.brokers)] = released, stopped
+    times.add_brokers(last, "stop", begin, end, leaving.astype(np.int64), leaving)
 
 
 def _gaps(

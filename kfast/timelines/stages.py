@@ -12,25 +12,39 @@ import numpy.typing as npt
 
 from kfast.timelines.progressions import Progressions
 
-__all__ = ["Stage", "Times", "median_broker"]
+__all__ = ["BrokerStages", "Stage", "Times", "median_broker"]
 
 Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One stage of an event; `begin` and `end` are (S,), `broker` a row, or None: the controller.
+    """One stage of the controller in an event; `begin` and `end` are (S,).
 
     `waits_for` is what it waits for: detection, controller, store, queue or disk.
     """
 
     event: int
     name: str
-    broker: int | None
     begin: Ints
     end: Ints
     items: int
     waits_for: str
+
+
+@dataclass(frozen=True, eq=False)
+class BrokerStages:
+    """One stage of some brokers, which wait for their disks; `brokers` are their rows, (n,).
+
+    `begin` and `end` are (S, N), `items` (N,).
+    """
+
+    event: int
+    name: str
+    brokers: Ints
+    begin: Ints
+    end: Ints
+    items: Ints
 
 
 @dataclass(eq=False)
@@ -40,6 +54,8 @@ class Times:
     Attributes
     ----------
     stages : list of Stage
+        The controller's.
+    broker_stages : list of BrokerStages
     led : Progressions
         Partitions that had lost their leader, led again.
     shrunk_later : Progressions
@@ -57,6 +73,7 @@ class Times:
     """
 
     stages: list[Stage] = field(default_factory=list)
+    broker_stages: list[BrokerStages] = field(default_factory=list)
     led: Progressions = field(default_factory=Progressions.none)
     shrunk_later: Progressions = field(default_factory=Progressions.none)
     shrunk: Progressions = field(default_factory=Progressions.none)
@@ -70,10 +87,8 @@ class Times:
         live: npt.NDArray[np.bool_],
     ) -> None:
         """Add a stage of every live broker that has items in it; times are (S, N)."""
-        for row in np.flatnonzero(live & (items > 0)).tolist():
-            self.stages.append(
-                Stage(event, name, row, begin[:, row], end[:, row], int(items[row]), "disk")
-            )
+        rows = np.flatnonzero(live & (items > 0))
+        self.broker_stages.append(BrokerStages(event, name, rows, begin, end, items))
 
 
 def median_broker(times: Ints) -> Ints:

@@ -83,10 +83,13 @@ def known_from(settings: Settings, loss: str) -> int:
 
 
 def measure(parts: Sequence[Part], question: Question) -> Measures:
-    """Measures of all samples; each part has those with one order of events."""
+    """Measures of all samples; each part has those with one order of events.
+
+    The first part has the central sample as its first.
+    """
     samples = sum(schedule.samples.size for schedule, *_ in parts)
     values: dict[str, Ints] = {}
-    central = next(part for part in parts if 0 in part[0].samples)
+    central = parts[0]
     recording, horizon = central[1], question.horizon
     under_min = recording.under_min_partitions
     for part in parts:
@@ -111,8 +114,7 @@ def _measure_samples(part: Part, question: Question) -> dict[str, Ints]:
     settings, horizon = question.settings, question.horizon
     n = schedule.samples.size
     led, later, shrunk = times.led, times.shrunk_later, times.shrunk
-    decided = [stage.end for stage in times.stages if stage.broker is None
-               and stage.waits_for != "queue"]
+    decided = [stage.end for stage in times.stages if stage.waits_for != "queue"]
     last_seen = times.visible[-1] if times.visible else np.zeros((n, 1), np.int64)
     values = {
         "detect_us": schedule.starts[:, 0],
@@ -203,10 +205,9 @@ def waits_of(
     spans = dict.fromkeys(WAITS, np.zeros_like(bases)) | {
         "detection": np.full_like(bases, schedule.starts[at, 0]), "disk": disks,
     }
-    stages = [one for one in times.stages if one.broker is None]
-    for kind in dict.fromkeys(one.waits_for for one in stages):
+    for kind in dict.fromkeys(one.waits_for for one in times.stages):
         own = sorted((int(one.end[at]), int(one.end[at] - one.begin[at]))
-                     for one in stages if one.waits_for == kind)
+                     for one in times.stages if one.waits_for == kind)
         ends = np.array([end for end, _ in own], np.int64)
         until = np.cumsum([0, *(span for _, span in own)])
         spans[kind] = spans[kind] + until[np.searchsorted(ends, bases, side="right")]

@@ -225,24 +225,24 @@ def _leads_on(recording: Recording, batch: _Batch, leader: Rows) -> Counts:
         event = recording.events[batch.event]
         gone = np.zeros(recording.dead.size, np.bool_)
         gone[list(event.group)] = True
-        hosted = holds(gone, recording.replicas[event.at]).any(axis=1)
+        hosted = holds(gone, recording.concerned.replicas[event.at]).any(axis=1)
         if event.outcome.event == SHUTDOWN:  # Only what the broker followed is taken from it.
             hosted &= ~event.elected
         return _by_broker(recording, leader[hosted & ~batch.began])
     if batch.stage != ALL_REPLICAS:
         return np.zeros(batch.entries.size, np.int64)
     everywhere = recording.state.records["leader"]
-    counts = np.bincount(everywhere[everywhere >= 0], minlength=batch.entries.size)
-    first, end = recording.first["leader"], recording.last["leader"]
-    for rows, sign in ((first, 1), (end, -1)):
-        counts = counts + sign * np.bincount(rows[rows >= 0], minlength=batch.entries.size)
-    return counts
+    return (
+        _by_broker(recording, everywhere)
+        - _by_broker(recording, everywhere[recording.rows])
+        + _by_broker(recording, recording.first["leader"])
+    )
 
 
 def _leads_on_beside_dead(recording: Recording, batch: _Batch, leader: Rows) -> Counts:
     """The same of a controller that starts: replicas of all brokers that are down are named."""
     state = recording.state
-    down = ~state.registered
+    down = ~state.registered | recording.dead
     for event in recording.events[1:]:
         down[list(event.group)] = False
     everywhere = state.records["leader"].astype(np.int32)

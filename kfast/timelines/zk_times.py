@@ -59,11 +59,11 @@ def zookeeper_times(
         stored = decided + _store(step, values, serial)
         free = stored + round_up(step.entries * values["zk_entry"])
         times.stages += [
-            Stage(step.event, f"{step.stage}: decide", None, begin, decided,
+            Stage(step.event, f"{step.stage}: decide", begin, decided,
                   sum(step.cpu.values()), "controller"),
-            Stage(step.event, f"{step.stage}: store", None, decided, stored,
+            Stage(step.event, f"{step.stage}: store", decided, stored,
                   sum(step.reads) + sum(step.writes), "store"),
-            Stage(step.event, f"{step.stage}: requests", None, stored, free,
+            Stage(step.event, f"{step.stage}: requests", stored, free,
                   step.entries, "controller"),
         ]
         if step.publication is not None:
@@ -100,12 +100,11 @@ def _publish(
         sent.announced * values["um_entry"][:, None]
     )
     visible = median_broker(end[:, live])[:, None]
-    spread = np.broadcast_to(visible, base.shape)
     zero = np.zeros_like(sync)
     offsets = zero, zero, sent.elected * sync
     counts = sent.elected, sent.shrunk_later, sent.shrunk
     for part, offset, n in zip(parts, offsets, counts, strict=True):
-        part.append(BrokerProgressions(base, offset, sync, n[None, :], spread))
+        part.append(BrokerProgressions(base, offset, sync, n, visible))
     times.add_brokers(step.event, f"{step.stage}: LeaderAndIsr", begin, applied, named, live)
     times.add_brokers(
         step.event, f"{step.stage}: UpdateMetadata", applied, end,

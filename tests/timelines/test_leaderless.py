@@ -33,7 +33,8 @@ HOSTILE = '<img src=x onerror=alert(1)></script><script>alert(2)</script>\x1b]0;
 def every_instant(failure):
     """When each partition is led, sample by sample."""
     led_at = {}
-    for samples, led in failure.led:
+    for samples, times in failure.times:
+        led = times.led
         for place, sample in enumerate(samples.tolist()):
             rows = led.rows[led.begin[place] : led.begin[place + 1]]
             led_at[sample] = sorted(

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import kfast
+from kfast.controllers import open_events
 from kfast.timelines.partition_stalls import shrunk_instants
 from kfast.timelines.progressions import FAR, quantile
 from tests.timelines.test_twin import random_failure
@@ -42,7 +43,7 @@ def test_partitions_have_the_instants_of_the_summary(controller):
                 assert int(quantile(times.led, percent)[at]) == instants[::-1][place]
             values = found.measures.values["leaderless_partition_s"]
             assert sum(instants) == int(values[0])
-            leaders = leaders_of(recording.state)
+            leaders = leaders_after(state, [event.group for event in recording.events])
             before = leaders_of(state)
             for one in partitions:
                 key = one["topic"], one["partition"]
@@ -66,6 +67,15 @@ def leaders_of(state):
     """Leader of every partition."""
     rows = state.to_tables().partitions.select(["topic", "partition", "leader"]).to_pylist()
     return {(row["topic"], row["partition"]): row["leader"] for row in rows}
+
+
+def leaders_after(state, groups):
+    """Leader of every partition after groups of broker rows failed, one after another."""
+    controller = open_events(state.copy())
+    controller.start()
+    for group in groups:
+        controller.brokers_failed(state.broker_id[list(group)].tolist())
+    return leaders_of(controller.state)
 
 
 def test_a_controller_alone_takes_no_leader():

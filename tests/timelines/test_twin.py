@@ -16,12 +16,11 @@ from kfast.timelines.kraft_counts import take_counts
 from kfast.timelines.kraft_times import quorum_times
 from kfast.timelines.parameters import Parameters
 from kfast.timelines.progressions import (
-    BrokerProgressions,
     Progressions,
     quantile,
     waiting_quantile,
 )
-from kfast.timelines.recording import record_failure
+from kfast.timelines.recording import Concerned, FailureRecorder
 from kfast.timelines.settings import Settings
 from kfast.timelines.zk_steps import controller_steps
 from kfast.timelines.zk_times import zookeeper_times
@@ -51,11 +50,12 @@ def samples_with_twins(seed, controller):
     state, failing, fails = random_failure(seed, controller)
     draws = draw(Parameters.of(), len(failing), 4, seed=seed, scenario=0)
     settings = Settings.of({"zookeeper.session.timeout.ms": 6000, "tickTime": 1000})
-    rows = state.find_brokers(failing)
+    rows, recorder = state.find_brokers(failing).tolist(), FailureRecorder(state)
+    concerned = Concerned.of(recorder.started, rows)
     for schedule in schedules(state, settings, draws, controller=0 if fails else None):
-        groups = [[int(rows[place]) for place in group] for group in schedule.groups]
-        recording = record_failure(
-            state, groups, takes_over=fails and not state.is_kraft, journal="full"
+        groups = [[rows[place] for place in group] for group in schedule.groups]
+        recording = recorder.record(
+            concerned, groups, takes_over=fails and not state.is_kraft, journal="full"
         )
         values = {name: drawn[schedule.samples] for name, drawn in draws.values.items()}
         if state.is_kraft:
@@ -117,23 +117,24 @@ def test_recurrences_equal_the_heap_on_many_clusters(controller):
 
 
 def random_progressions(chance):
-    """Three samples of five progressions; the first of each has partitions."""
+    """Three samples of up to five progressions, each of which has one at least."""
     shape = (3, 5)
     n = chance.integers(0, 6, shape)
     n[:, 0] += 1
-    return BrokerProgressions(
+    columns = (
         chance.integers(0, 10_000, shape), chance.integers(0, 5_000_000, shape),
         chance.integers(0, 3_000_000, shape) * chance.integers(0, 2, shape), n,
-        chance.integers(0, 30_000, shape),
+        chance.integers(0, 30_000, shape), np.broadcast_to(np.arange(5), shape),
     )
+    sample = np.repeat(np.arange(3), 5)
+    return Progressions.by_sample(3, sample, [column.reshape(-1) for column in columns])
 
 
-def nanoseconds(part, s):
+def nanoseconds(p, s):
     """Instants of one sample's partitions, and when they are visible: a list by progression."""
     return [
-        ([1000 * int(part.base[s, m]) + int(part.offset[s, m] + i * part.step[s, m])
-          for i in range(1, part.n[s, m] + 1)], 1000 * int(part.visible[s, m]))
-        for m in range(5)
+        ([1000 * base + offset + i * step for i in range(1, n + 1)], 1000 * visible)
+        for base, offset, step, n, visible, _ in p.rows[p.begin[s] : p.begin[s + 1]].tolist()
     ]
 
 
@@ -141,11 +142,10 @@ def test_quantiles_equal_sorting():
     """Sums, extremes and quantiles of progressions, against every instant listed."""
     chance = np.random.default_rng(5)
     for _ in range(50):
-        part = random_progressions(chance)
-        p = Progressions.join([part], 3)
+        p = random_progressions(chance)
         horizon = int(chance.integers(1, 20_000))
         for s in range(3):
-            by_row = [ready for ready, _ in nanoseconds(part, s)]
+            by_row = [ready for ready, _ in nanoseconds(p, s)]
             instants = sorted(up(one) for ready in by_row for one in ready)
             assert (p.first[s], p.last[s], p.total[s]) == (instants[0], instants[-1], len(instants))
             for percent in (1, 50, 99, 100):
@@ -162,12 +162,11 @@ def test_clients_are_served_as_their_waits_end():
     chance = np.random.default_rng(6)
     late, wait = np.array([0, 700, 1500]), 9_000
     for _ in range(30):
-        part = random_progressions(chance)
-        p = Progressions.join([part], 3)
+        p = random_progressions(chance)
         for percent in (1, 50, 99, 100):
             found = waiting_quantile(p, percent, wait, late)
             for s in range(3):
-                ready = [max(one, seen) for ready, seen in nanoseconds(part, s) for one in ready]
+                ready = [max(one, seen) for ready, seen in nanoseconds(p, s) for one in ready]
 
                 def passed(x, ready=ready, s=s):
                     since = (1000 * (x - int(late[s])) - one for one in ready)
