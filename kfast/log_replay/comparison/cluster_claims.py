@@ -115,6 +115,13 @@ class ClusterView:
         since = self.stated_at.get(partition, -1)
         return len(self.hidden_changes) - bisect.bisect_right(self.hidden_changes, since)
 
+    def count(self, kind: str, subject: str, logged: Any, predicted: Any) -> Claim:
+        """Claim what is only known where the assignment of all partitions is, such as a count."""
+        is_open = predicted is not None and logged != predicted and (
+            bool(self.unnamed) or any(map(self.is_unassigned, self.world.simulation.rows))
+        )
+        return Claim(kind, subject, logged, predicted, UNASSIGNED if is_open else "")
+
     def window(self, time: int) -> Iterator[Ran]:
         """Events of the line's term that a line of some time may be about, the latest first."""
         return self.world.simulation.window(time, id(self.term))

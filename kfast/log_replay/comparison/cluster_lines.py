@@ -268,14 +268,16 @@ def _ratio(view: ClusterView, line: Statement) -> Iterator[Claim]:
     predicted: Any = MISSING
     if known is not None:
         predicted = logged if abs(known[2] - logged) < RATIO_DIGITS else known[2]
-    yield Claim("imbalance ratio", f"broker {broker}", logged, predicted)
+    yield view.count("imbalance ratio", f"broker {broker}", logged, predicted)
 
 
 def _has_preferred(view: ClusterView, line: Statement) -> Iterator[Claim]:
     """A broker that is the preferred replica of some partition, as balancing groups them."""
     broker = line.fields["broker"]
     known = broker in view.world.simulation.imbalance
-    yield Claim("preferred replica of partitions", "cluster", broker, broker if known else MISSING)
+    yield view.count(
+        "preferred replica of partitions", "cluster", broker, broker if known else MISSING
+    )
 
 
 def _grouped(_view: ClusterView, line: Statement) -> Iterator[Claim]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from kfast.log_replay.checks import MISSING
 from kfast.log_replay.comparison.cluster_claims import Claim, ClusterView, CompareCluster
-from kfast.log_replay.comparison.facts import BEFORE, BELOW_LEVEL, REMEMBERED, UNASSIGNED, UNNAMED
+from kfast.log_replay.comparison.facts import BEFORE, BELOW_LEVEL, REMEMBERED, UNNAMED
 from kfast.log_replay.engine.predictions import Sending
 from kfast.log_replay.engine.simulation import Ran
 from kfast.log_replay.events.events import COVERED_MS, TIE_MS
@@ -48,8 +48,8 @@ def _sent(view: ClusterView, line: Statement) -> Iterator[Claim]:
     absent = None if latest is not None and latest.event.kind == "resume" else MISSING
     for at, (kind, value) in enumerate(zip(names, logged, strict=True)):
         predicted = absent if found is None else found[at]
-        yield Claim(kind, subject, value, predicted) if isinstance(value, frozenset) else _count(
-            view, kind, subject, value, predicted
+        yield Claim(kind, subject, value, predicted) if isinstance(value, frozenset) else (
+            view.count(kind, subject, value, predicted)
         )
 
 
@@ -61,14 +61,6 @@ def _hidden(view: ClusterView, line: Statement) -> tuple[Any, ...] | None:
         and ran.event.fields["n"] == line.fields["n"]
         and (key := ("hidden_isr", ran.event.number)) not in view.taken
     ), None)
-
-
-def _count(view: ClusterView, kind: str, subject: str, logged: int, predicted: Any) -> Claim:
-    """Make a count, which is only known where the assignment of all partitions is."""
-    is_open = predicted is not None and logged != predicted and (
-        bool(view.unnamed) or any(map(view.is_unassigned, view.world.simulation.rows))
-    )
-    return Claim(kind, subject, logged, predicted, UNASSIGNED if is_open else "")
 
 
 def _refused(view: ClusterView, line: Statement, n_changed: int, n: int) -> Sending | None:
@@ -184,7 +176,7 @@ def _handling(view: ClusterView, line: Statement) -> Iterator[Claim]:
         if found is None and (request, broker) not in view.world.simulation.heard:
             yield Claim(kind, subject, fields["n"], None, REMEMBERED)
         else:
-            yield _count(view, kind, subject, n, MISSING if found is None else found[0])
+            yield view.count(kind, subject, n, MISSING if found is None else found[0])
             if caches:
                 epoch = MISSING if found is None else found[1].epoch
                 yield Claim("controller epoch", "controller", fields["controller_epoch"], epoch)

@@ -19,7 +19,7 @@ from kfast.log_replay.comparison.facts import (
     name_of,
     shown,
 )
-from kfast.log_replay.engine.predictions import Item
+from kfast.log_replay.engine.predictions import Item, RowItems
 from kfast.log_replay.engine.simulation import Ran, Simulation
 from kfast.log_replay.events.events import POINTS, LogEvent, is_hole
 from kfast.log_replay.lookahead.clusters import Cluster
@@ -58,6 +58,76 @@ class Due(NamedTuple):
         )
 
 
+class DecisionLines:
+    """Where controllers write their decisions: the lines of each of their files, by level.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    statements : sequence of Statement
+    release : str
+        Which release's wording the log has.
+    """
+
+    def __init__(self, cluster: Cluster, statements: Sequence[Statement], release: str) -> None:
+        self.levels = {kind: level_of(kind, release) for kind in DECISIONS}
+        self._due: dict[tuple[float, str], bool] = {}
+        self.lines: dict[tuple[int | None, str], list[int]] = {}
+        self.first_lines: list[int] = [event.at for event in cluster.events]
+        self.holes = [
+            event.at for event in cluster.events if event.kind in POINTS and is_hole(event)
+        ]
+        for number in sorted([*cluster.lines, *cluster.absent_controller_lines]):
+            line = statements[number]
+            if line.kind in WRITTEN_THERE or "state.change" in line.entry.logger:
+                rank = RANKS[line.entry.level]
+                for level in {level for level in self.levels.values() if level}:
+                    if rank <= RANKS[level]:
+                        self.lines.setdefault((line.actor_id, level), []).append(number)
+
+    def of(self, event: LogEvent, kind: str) -> Sequence[int]:
+        """Lines of the controller's file at the level of a kind of decision."""
+        return self.lines.get((event.term.controller, self.levels[kind]), ())
+
+    def go_on(self, event: LogEvent, kind: str) -> tuple[bool, bool]:
+        """Whether there are such lines before an event and after it, with no hole in between."""
+        lines = self.of(event, kind)
+        begin, end = _around(self.holes, event.at)
+        last, _ = _around(lines, event.at - 1)
+        _, following = _around(lines, self.end(event) - 1)
+        return last >= max(begin, 0), following < end
+
+    def end(self, event: LogEvent) -> int:
+        """Number of the line with which the next event begins."""
+        return _around(self.first_lines, event.at)[1]
+
+    def unstated(self, items: RowItems, first: float, end: float) -> int:
+        """How many decisions of a row no line states, of events from a number up to another.
+
+        Only those count that stand between lines of their level.
+        """
+        shrinks, n = dict[tuple[Any, ...], bool](), 0
+        for item in items.all():
+            if not first <= item.event.number < end or item.fields.get("unsent"):
+                continue
+            kind, is_stated = _kind_of(item), item.serial in items.takers
+            if kind in IN_ANY_ORDER:
+                key = item.order, item.key
+                shrinks[key] = is_stated or shrinks.get(key, not self._is_due(item.event, kind))
+            else:
+                n += not is_stated and self._is_due(item.event, kind)
+        return n + sum(not is_stated for is_stated in shrinks.values())
+
+    def _is_due(self, event: LogEvent, kind: str) -> bool:
+        """Whether a kind of decision stands between lines of its level."""
+        level = self.levels.get(kind)
+        if not level:
+            return False
+        if (event.number, level) not in self._due:
+            self._due[event.number, level] = all(self.go_on(event, kind))
+        return self._due[event.number, level]
+
+
 class Decisions:
     """Collects what events decide, and says what no line states.
 
@@ -76,21 +146,9 @@ class Decisions:
 
     def __init__(self, cluster: Cluster, statements: Sequence[Statement], release: str) -> None:
         self.cluster = cluster
-        self.levels = {kind: level_of(kind, release) for kind in DECISIONS}
+        self.lines = DecisionLines(cluster, statements, release)
         self.due: list[tuple[LogEvent, str, list[Due]]] = []
         self.n_due = 0
-        self.lines: dict[tuple[int | None, str], list[int]] = {}
-        self.first_lines: list[int] = [event.at for event in cluster.events]
-        self.holes = [
-            event.at for event in cluster.events if event.kind in POINTS and is_hole(event)
-        ]
-        for number in sorted([*cluster.lines, *cluster.absent_controller_lines]):
-            line = statements[number]
-            if line.kind in WRITTEN_THERE or "state.change" in line.entry.logger:
-                rank = RANKS[line.entry.level]
-                for level in {level for level in self.levels.values() if level}:
-                    if rank <= RANKS[level]:
-                        self.lines.setdefault((line.actor_id, level), []).append(number)
 
     def note(self, ran: Ran, what: str, simulation: Simulation) -> None:
         """Take down what an event decided; `what` describes it."""
@@ -99,7 +157,7 @@ class Decisions:
         guessed = self._guessed_steps(ran, simulation)
         due = [
             one._replace(why_unknown=UNASSIGNED if (one.order - 1) // ITEMS in guessed else "")
-            for one in _due(ran, simulation) if self.levels[one.kind]
+            for one in _due(ran, simulation) if self.lines.levels[one.kind]
         ]
         if due:
             self.due.append((ran.event, what, due))
@@ -123,7 +181,7 @@ class Decisions:
         unknown: dict[tuple[str, str], tuple[int, int]] = {}
         for event, what, due in self.due:
             stated = [one.order for one in due if one.is_stated(counted)]
-            n_written = sum(1 for one in due if self._lines_of(event, one))
+            n_written = sum(1 for one in due if self.lines.of(event, one.kind))
             self.n_due += len(stated)
             for one in due:
                 if one.is_stated(counted):
@@ -145,34 +203,23 @@ class Decisions:
         self, event: LogEvent, due: Due, stated: Sequence[int], n_due: int
     ) -> str:
         """Why nobody can tell whether a decision was written; empty where it should be there."""
-        lines = self._lines_of(event, due)
         if due.why_unknown:
             return due.why_unknown
-        if not lines:
+        if not self.lines.of(event, due.kind):
             return NOT_WRITTEN
         if not stated and n_due > 1:
             return NOT_COVERED
         if event.fields.get("cut") and max(stated, default=-1) < due.order:
             return NOT_COVERED
-        begin, end = _around(self.holes, event.at)
-        last, _ = _around(lines, event.at - 1)
-        _, following = _around(lines, self._end(event) - 1)
-        is_after = last >= max(begin, 0) or (bool(stated) and min(stated) < due.order)
-        is_before = following < end or (bool(stated) and max(stated) > due.order)
+        is_after, is_before = self.lines.go_on(event, due.kind)
+        is_after = is_after or (bool(stated) and min(stated) < due.order)
+        is_before = is_before or (bool(stated) and max(stated) > due.order)
         return "" if is_after and is_before else NOT_COVERED
-
-    def _lines_of(self, event: LogEvent, due: Due) -> Sequence[int]:
-        """Lines of the controller's file at the level of a decision."""
-        return self.lines.get((event.term.controller, self.levels[due.kind]), ())
-
-    def _end(self, event: LogEvent) -> int:
-        """Number of the line with which the next event begins."""
-        return _around(self.first_lines, event.at)[1]
 
     def _next_line(self, event: LogEvent, due: Due) -> int:
         """The line before which a decision is due: the controller's next one after the event."""
-        lines = self._lines_of(event, due) or [event.at]
-        return min(_around(lines, self._end(event) - 1)[1], lines[-1])
+        lines = self.lines.of(event, due.kind) or [event.at]
+        return min(_around(lines, self.lines.end(event) - 1)[1], lines[-1])
 
 
 def _around(numbers: Sequence[int], at: int) -> tuple[int, int]:

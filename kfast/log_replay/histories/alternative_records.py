@@ -11,8 +11,9 @@ from collections import Counter
 
 from kfast.log_replay.checks import MISSING, agrees
 from kfast.log_replay.comparison.worlds import World
+from kfast.log_replay.engine.rows import Possibility
 from kfast.log_replay.histories.explorer import Explorer, Troubled
-from kfast.log_replay.histories.stretches import Stretch, go_through
+from kfast.log_replay.histories.stretches import Stretch, go_through, starts_of_every_order
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Partition, distinct
 
@@ -20,6 +21,9 @@ MOVES = frozenset({
     "assignment_updating", "assignment_stored", "reassign", "reassign_leader", "partition_new",
 })
 """Lines after which the replicas of a partition are no longer those from before them."""
+
+MOST_ORDERED = 3
+"""Replicas whose orders are all tried."""
 
 TOGETHER, MANY = 0.8, 3
 """So much less adopting costs for partitions of which so many changed in the same way."""
@@ -45,6 +49,25 @@ def try_others(explorer: Explorer, before: World, troubled: Troubled) -> Trouble
             possibility.cost -= TOGETHER
     go_through(world, stretch, stretch.lines_about(parents), set(parents))
     explorer.merge(world, set(parents))
+    return explorer.choose()
+
+
+def try_orders(explorer: Explorer, before: World, troubled: Troubled) -> Troubled:
+    """Simulate partitions whose replicas have no known order again, in every order, and choose."""
+    point, assignments = explorer.stretch.point, explorer.cluster.assignments
+    some = {
+        partition for partition in troubled
+        if explorer.cluster.births.get(partition) is point
+        and explorer.is_unordered(partition, assignments[partition])
+        and len(assignments[partition]) <= MOST_ORDERED
+    }
+    if not some:
+        return troubled
+    world = before.only(())
+    explorer.add(world, point, [Possibility(partition, 0) for partition in some],
+                 unordered=starts_of_every_order)
+    go_through(world, explorer.stretch, explorer.stretch.lines_about(some), some)
+    explorer.merge(world, some)
     return explorer.choose()
 
 

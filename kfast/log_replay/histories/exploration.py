@@ -7,7 +7,7 @@ import dataclasses
 from kfast.log_replay.comparison.worlds import copy_of
 from kfast.log_replay.engine.rows import Possibility
 from kfast.log_replay.events.events import is_hole
-from kfast.log_replay.histories.alternative_records import try_others
+from kfast.log_replay.histories.alternative_records import try_orders, try_others
 from kfast.log_replay.histories.explorer import Explorer
 from kfast.log_replay.histories.isr_writes import find_writes
 from kfast.log_replay.histories.stretches import go_through
@@ -37,8 +37,9 @@ def _go(explorer: Explorer) -> None:
         Possibility(p, 0) for p, birth in explorer.cluster.births.items() if birth is point
     ])
     explorer.add_unwritten(point)
-    go_through(explorer.world, stretch, explorer.steps.over(stretch.lines))
     n_rows = len(explorer.world.simulation.possibility)
+    go_through(explorer.world, stretch, explorer.steps.over(stretch.lines),
+               between=explorer.drop_unlikely)
     troubled = explorer.choose()
     if troubled and len(explorer.world.simulation.possibility) < n_rows:
         # What was ruled out had a part in what depends on all partitions, so again without it.
@@ -46,8 +47,7 @@ def _go(explorer: Explorer) -> None:
         explorer.steps.total += len(stretch.lines)
         go_through(explorer.world, stretch, explorer.steps.over(stretch.lines))
         troubled = explorer.choose()
-    ways = (find_writes, find_hidden, try_others)
-    for find in ways if explorer.first else ways[:2]:
+    for find in (try_orders, find_writes, find_hidden, *([try_others] if explorer.first else [])):
         if troubled:
             troubled = find(explorer, before, troubled)
     explorer.known.update(troubled)

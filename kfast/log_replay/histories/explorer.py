@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from kfast.controllers import Profile
+from kfast.controllers import Profile, find_profile
 from kfast.log_replay.brokers import BrokerSide
 from kfast.log_replay.checks import MISSING
 from kfast.log_replay.comparison.facts import BEFORE, BETWEEN, HOLE
+from kfast.log_replay.comparison.missing_decisions import DecisionLines
 from kfast.log_replay.comparison.worlds import Life, Trace, World
 from kfast.log_replay.engine.predictions import RowItems
-from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility
+from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility, Start
 from kfast.log_replay.engine.simulation import Simulation
 from kfast.log_replay.events.events import POINTS, LogEvent
 from kfast.log_replay.histories.epoch_offsets import settle, settle_trace, shifted
@@ -23,12 +25,19 @@ from kfast.log_replay.histories.stretches import (
     Stretch,
     judge,
     not_written,
+    starts_led_by_first,
     starts_of,
 )
 from kfast.log_replay.lookahead.clusters import Cluster
 from kfast.log_replay.steps import Steps
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.values import Partition
+
+UNSTATED = 0.5
+"""What a decision costs that no line states, in lines that disagree: the line may be lost."""
+
+MARGIN = 2.5
+"""A possibility that costs so much more than another is dropped before all lines are compared."""
 
 Troubled = dict[Partition, float]
 """Partitions that lines disagree with, and how many."""
@@ -64,6 +73,9 @@ class Explorer:
         self.profile = profile
         self.steps = steps
         self.histories: dict[Partition, Possibility] = {}
+        self.decision_lines = DecisionLines(
+            cluster, statements, find_profile(profile).name.removeprefix("zk-")
+        )
         self.world = World(Simulation(profile, cluster.unclean), BrokerSide())
         self.world.simulation.alone = False
         self.numbers = 0
@@ -71,6 +83,8 @@ class Explorer:
         self.unheard: set[Partition] = set()
         self.contests: dict[Partition, list[Contest]] = {}
         self.first_statements: dict[Partition, list[tuple[int, str, str]]] = {}
+        self.unlikely: dict[Partition, list[Trace]] = {}
+        self.n_checks = 0
         self.begin = -1
         self.first = 0
         self.adopted: dict[tuple[int, Partition, str], str] = {}
@@ -114,7 +128,7 @@ class Explorer:
             for contest in contests:
                 for number, field in contest.decided_by():
                     self.adopted.setdefault((number, partition, field), contest.reason)
-        self.first_statements, self.contests = {}, {}
+        self.first_statements, self.contests, self.unlikely, self.n_checks = {}, {}, {}, 0
         for partition in world.gone:
             self.known.pop(partition, None)
         world.gone.clear()
@@ -125,10 +139,12 @@ class Explorer:
     def add(
         self, world: World, point: LogEvent, parents: Iterable[Possibility],
         assignments: Mapping[Partition, tuple[int, ...]] = MappingProxyType({}),
+        unordered: Callable[..., Iterator[tuple[Start, float]]] = starts_led_by_first,
     ) -> None:
         """Add a row for everything that the records of some partitions may be at a point.
 
         `parents` are what they were before; `assignments` those that have changed before it.
+        `unordered` says what they may be where the order of the replicas is not known.
         """
         added = []
         simulation = world.simulation
@@ -143,10 +159,10 @@ class Explorer:
                 rows = simulation.rows_of(partition)
                 replicas = simulation.state.assignment(rows[0]).replicas if rows else replicas
                 replicas = assignments.get(partition, replicas)
-            ordered = not is_born or len(replicas) < 2 or partition in self.cluster.ordered
+            starts = unordered if self.is_unordered(partition, replicas, is_born) else starts_of
             adding, removing = self.cluster.moving.get(partition, ((), ())) if is_born else ((), ())
             recovery = int(is_born and partition in self.cluster.recovering)
-            for start, odd in starts_of(replicas, ordered, point, reason):
+            for start, odd in starts(replicas, point, reason):
                 start = replace(start, adding=adding, removing=removing, recovery=recovery)
                 self.numbers += 1
                 possibility = replace(
@@ -156,6 +172,12 @@ class Explorer:
                 added.append((possibility, simulation.row_of(possibility)))
         if added:
             world.rebuild(set(), added)
+
+    def is_unordered(
+        self, partition: Partition, replicas: Sequence[int], is_born: bool = True
+    ) -> bool:
+        """Whether the order of the first replicas of a partition is not known."""
+        return is_born and len(replicas) > 1 and partition not in self.cluster.ordered
 
     def add_unwritten(self, point: LogEvent) -> None:
         """Add a row for each partition of which a new controller finds no record."""
@@ -202,15 +224,55 @@ class Explorer:
     def _best(self, partition: Partition, lives: Sequence[Life]) -> tuple[Life, float]:
         """Settle the possibility that costs least; itself, and what disagrees with it."""
         judged = [(life, *judge(life.possibility, life.trace)) for life in lives]
-        best, wrong, found = min(judged, key=lambda one: one[1] + one[0].possibility.cost)
+        best, wrong, found = min(judged, key=lambda one: (
+            one[1] + (self._unlikely(one[0]) if len(judged) > 1 else 0)
+        ))
         winner = best.possibility
-        if len(lives) > 1 and winner.starts and winner.number:
-            losers = [life.trace for life in lives if life is not best]
+        losers = [life.trace for life in lives if life is not best]
+        losers += self.unlikely.pop(partition, ())
+        if losers and winner.starts and winner.number:
             self.contests.setdefault(partition, []).append(
                 Contest(winner.starts[-1].reason, self.begin, best.trace, losers)
             )
         self.settle(best, found)
         return best, wrong
+
+    def _unlikely(self, life: Life, end: float = math.inf) -> float:
+        """What a possibility costs besides lines that disagree: its start, and decisions.
+
+        Those count that no line states, of the stretch at hand before an event of some number.
+        """
+        items = None if life.row is None else self.world.simulation.items.get(life.row)
+        first = self.cluster.events[self.first].number
+        unstated = 0 if items is None else self.decision_lines.unstated(items, first, end)
+        return life.possibility.cost + UNSTATED * unstated
+
+    def drop_unlikely(self) -> None:
+        """Drop rows that lines disagree with so often that another one is kept for certain."""
+        world = self.world
+        simulation = world.simulation
+        n_rows = len(simulation.possibility)
+        if n_rows == len(simulation.rows):
+            return
+        n_checks = sum(len(trace.checks) for trace in world.traces.values())
+        if n_checks - self.n_checks < n_rows:
+            return
+        end = simulation.ran[-1].event.number
+        dropped: set[int] = set()
+        for partition, rows in simulation.rows.items():
+            if len(rows) < 2:
+                continue
+            costs = {}
+            for row in rows:
+                life = Life(simulation.possibility[row], world.traces.setdefault(row, Trace()), row)
+                costs[row] = judge(life.possibility, life.trace)[0] + self._unlikely(life, end)
+            most = min(costs.values()) + MARGIN
+            unlikely = {row for row in rows if costs[row] > most}
+            self.unlikely.setdefault(partition, []).extend(world.traces[row] for row in unlikely)
+            dropped |= unlikely
+        if dropped:
+            world.rebuild(dropped)
+        self.n_checks = sum(len(trace.checks) for trace in world.traces.values())
 
     def settle(self, life: Life, found: dict[str, int]) -> None:
         """Give a possibility what lines told of its start, and note which lines were the first."""

@@ -13,7 +13,7 @@ import bisect
 import copy
 import itertools
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kfast.log_replay.checks import MISSING, Check, agrees
@@ -91,12 +91,17 @@ def before_balancing(events: Sequence[LogEvent], place: int) -> int:
 
 
 def go_through(
-    world: World, stretch: Stretch, lines: Iterable[int], only: set[Partition] | None = None
+    world: World, stretch: Stretch, lines: Iterable[int], only: set[Partition] | None = None,
+    between: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run a stretch's events and compare some of its lines, for all partitions or for some."""
+    """Run a stretch's events and compare some of its lines, for all partitions or for some.
+
+    `between` is called before each event.
+    """
     pending = deque(stretch.events)
     for number in lines:
         while pending and pending[0].at <= number:
+            between()
             run_event(world, pending.popleft())
         line = stretch.statements[number]
         if line.kind == "process_started":
@@ -227,18 +232,34 @@ def not_written(replicas: Sequence[int], point: LogEvent) -> Start:
 
 
 def starts_of(
-    replicas: Sequence[int], ordered: bool, point: LogEvent, reason: str
-) -> Iterable[tuple[Start, float]]:
+    replicas: Sequence[int], point: LogEvent, reason: str
+) -> Iterator[tuple[Start, float]]:
     """Everything that a record may have been: leader and ISR, with how unlikely each is."""
-    orders: Iterable[tuple[int, ...]] = [tuple(replicas)]
-    if not ordered and len(replicas) <= 3:
-        orders = itertools.permutations(replicas)
-    for order in orders:
-        for size in range(len(order), 0, -1):
-            if len(order) > 4 and size not in (1, len(order) - 1, len(order)):
-                continue
-            for isr in itertools.combinations(order, size):
-                for leader in (*isr, -1):
-                    odd = (len(order) - size) + (leader != order[0]) + (leader < 0)
-                    yield Start(point, reason, leader, isr, order), UNLIKELY * odd
+    order = tuple(replicas)
+    for size in range(len(order), 0, -1):
+        if len(order) > 4 and size not in (1, len(order) - 1, len(order)):
+            continue
+        for isr in itertools.combinations(order, size):
+            for leader in (*isr, -1):
+                odd = (len(order) - size) + (leader != order[0]) + (leader < 0)
+                yield Start(point, reason, leader, isr, order), UNLIKELY * odd
+
+
+def starts_led_by_first(
+    replicas: Sequence[int], point: LogEvent, reason: str
+) -> Iterator[tuple[Start, float]]:
+    """The same of replicas whose order is not known, where a leader is the first of them."""
+    for first in replicas:
+        order = (first, *(broker for broker in replicas if broker != first))
+        for start, odd in starts_of(order, point, reason):
+            if start.leader == first or (start.leader < 0 and first == replicas[0]):
+                yield start, odd
+
+
+def starts_of_every_order(
+    replicas: Sequence[int], point: LogEvent, reason: str
+) -> Iterator[tuple[Start, float]]:
+    """The same in every order."""
+    for order in itertools.permutations(replicas):
+        yield from starts_of(order, point, reason)
 
