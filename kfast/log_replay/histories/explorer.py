@@ -83,6 +83,7 @@ class Explorer:
         self.unheard: set[Partition] = set()
         self.contests: dict[Partition, list[Contest]] = {}
         self.first_statements: dict[Partition, list[tuple[int, str, str]]] = {}
+        self.undecided: set[Partition] = set()
         self.unlikely: dict[Partition, list[Trace]] = {}
         self.n_checks = 0
         self.begin = -1
@@ -133,7 +134,10 @@ class Explorer:
             self.known.pop(partition, None)
         world.gone.clear()
         for row, trace in world.traces.items():
-            wrong, _ = judge(world.simulation.possibility[row], trace)
+            possibility = world.simulation.possibility[row]
+            if any(check.field in ("leader", "isr") for _, _, check in trace.checks):
+                self.undecided.discard(possibility.partition)
+            wrong, _ = judge(possibility, trace)
             world.traces[row] = Trace(wrong=wrong)
 
     def add(
@@ -156,10 +160,13 @@ class Explorer:
                 reason = BEFORE
             else:
                 reason = HOLE if partition in self.unheard else BETWEEN
+                if partition in self.undecided:
+                    reason = BEFORE
                 rows = simulation.rows_of(partition)
                 replicas = simulation.state.assignment(rows[0]).replicas if rows else replicas
                 replicas = assignments.get(partition, replicas)
-            starts = unordered if self.is_unordered(partition, replicas, is_born) else starts_of
+            is_open = is_born or partition in self.undecided
+            starts = unordered if is_open and self.is_unordered(partition, replicas) else starts_of
             adding, removing = self.cluster.moving.get(partition, ((), ())) if is_born else ((), ())
             recovery = int(is_born and partition in self.cluster.recovering)
             for start, odd in starts(replicas, point, reason):
@@ -173,11 +180,9 @@ class Explorer:
         if added:
             world.rebuild(set(), added)
 
-    def is_unordered(
-        self, partition: Partition, replicas: Sequence[int], is_born: bool = True
-    ) -> bool:
+    def is_unordered(self, partition: Partition, replicas: Sequence[int]) -> bool:
         """Whether the order of the first replicas of a partition is not known."""
-        return is_born and len(replicas) > 1 and partition not in self.cluster.ordered
+        return len(replicas) > 1 and partition not in self.cluster.ordered
 
     def add_unwritten(self, point: LogEvent) -> None:
         """Add a row for each partition of which a new controller finds no record."""
@@ -224,9 +229,14 @@ class Explorer:
     def _best(self, partition: Partition, lives: Sequence[Life]) -> tuple[Life, float]:
         """Settle the possibility that costs least; itself, and what disagrees with it."""
         judged = [(life, *judge(life.possibility, life.trace)) for life in lives]
-        best, wrong, found = min(judged, key=lambda one: (
-            one[1] + (self._unlikely(one[0]) if len(judged) > 1 else 0)
-        ))
+        best, wrong, found = judged[0]
+        if len(judged) > 1:
+            costs = [wrong + UNSTATED * self._unstated(life) for life, wrong, _ in judged]
+            at = min(range(len(judged)), key=lambda at: costs[at] + lives[at].possibility.cost)
+            best, wrong, found = judged[at]
+            self._note_undecided(partition, best, [
+                life for life, cost in zip(lives, costs, strict=True) if cost <= costs[at]
+            ])
         winner = best.possibility
         losers = [life.trace for life in lives if life is not best]
         losers += self.unlikely.pop(partition, ())
@@ -237,15 +247,29 @@ class Explorer:
         self.settle(best, found)
         return best, wrong
 
-    def _unlikely(self, life: Life, end: float = math.inf) -> float:
-        """What a possibility costs besides lines that disagree: its start, and decisions.
+    def _note_undecided(
+        self, partition: Partition, best: Life, equals: Sequence[Life]
+    ) -> None:
+        """Note whether lines leave open who leads a partition from before the log, or its ISR."""
+        state = self.world.simulation.state
+        records = {
+            (record.leader, frozenset(record.isr)) for life in equals if life.row is not None
+            if (record := state.leadership(life.row)) is not None
+        }
+        from_before = [start.reason for start in best.possibility.starts[-1:]] == [BEFORE]
+        if len(records) > 1 and from_before:
+            self.undecided.add(partition)
+        else:
+            self.undecided.discard(partition)
 
-        Those count that no line states, of the stretch at hand before an event of some number.
+    def _unstated(self, life: Life, end: float = math.inf) -> int:
+        """How many decisions of a possibility no line states, before an event of some number.
+
+        Those of the stretch at hand count.
         """
         items = None if life.row is None else self.world.simulation.items.get(life.row)
         first = self.cluster.events[self.first].number
-        unstated = 0 if items is None else self.decision_lines.unstated(items, first, end)
-        return life.possibility.cost + UNSTATED * unstated
+        return 0 if items is None else self.decision_lines.unstated(items, first, end)
 
     def drop_unlikely(self) -> None:
         """Drop rows that lines disagree with so often that another one is kept for certain."""
@@ -265,7 +289,9 @@ class Explorer:
             costs = {}
             for row in rows:
                 life = Life(simulation.possibility[row], world.traces.setdefault(row, Trace()), row)
-                costs[row] = judge(life.possibility, life.trace)[0] + self._unlikely(life, end)
+                costs[row] = judge(life.possibility, life.trace)[0] + life.possibility.cost + (
+                    UNSTATED * self._unstated(life, end)
+                )
             most = min(costs.values()) + MARGIN
             unlikely = {row for row in rows if costs[row] > most}
             self.unlikely.setdefault(partition, []).extend(world.traces[row] for row in unlikely)
