@@ -13,6 +13,7 @@ from random import Random
 
 import pytest
 
+import kfast
 from kfast.log_replay import replay
 from kfast.log_replay.comparison.facts import BELOW_LEVEL, UNASSIGNED
 from tests.support.log_writer import LoggedController
@@ -70,6 +71,39 @@ def test_isr_changes_below_the_level_are_inferred(version, seed, tmp_path):
     assert outcome.counts["missing"] == 0
     assert outcome.counts["predicted"] > 1000
     assert outcome.adopted_share < 0.06
+
+
+def a_cluster_from_before(version: str, seed: int) -> LoggedController:
+    """Brokers of a cluster come and go whose topics were made before the log begins."""
+    draw = Random(seed)
+    state = kfast.generate(
+        brokers=7, partitions=40, replication_factor=3, seed=seed, controller=f"zk-{version}"
+    )
+    logged = LoggedController(state, version, trace=False)
+    logged.fail_over(0)
+    for _ in range(4):
+        broker = draw.choice(range(1, 7))
+        if draw.random() < 0.3:
+            logged.shut_down(broker)
+        logged.change_brokers(failed=[broker])
+        logged.change_brokers(started=[broker])
+        logged.catch_up([broker])
+        if draw.random() < 0.6:
+            logged.rebalance()
+        if draw.random() < 0.3:
+            logged.fail_over(0)
+    return logged
+
+
+@pytest.mark.parametrize("seed", [2, 3, 4])
+@pytest.mark.parametrize("version", ["1.1", "2.0", "2.8", "3.9"])
+def test_who_led_before_the_log_stays_open_until_a_line_tells(version, seed, tmp_path):
+    """No line names the assignments; that an election is not logged tells who led."""
+    profile = "zk-2.7" if version == "2.8" else f"zk-{version}"
+    found = replay(at_info(a_cluster_from_before(version, seed), tmp_path), profile=profile)
+    assert found.counts["contradicted"] == 0
+    assert found.counts["missing"] == 0
+    assert found.counts["predicted"] > 3 * (found.counts["adopted"] + found.counts["unknown"])
 
 
 NOTHING_YET = "partition  ar  isr  leader  epoch  state"

@@ -8,7 +8,8 @@ elsewhere it is unknown.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from kfast.log_replay.comparison.facts import (
@@ -39,14 +40,14 @@ RANKS = {"TRACE": 0, "DEBUG": 1, "INFO": 2, "WARN": 3, "ERROR": 4, "FATAL": 5}
 class Due(NamedTuple):
     """A decision that a line has to state.
 
-    `order` is its place within the event, `texts` are kind, subject and value as reports show them.
-    `items` are alternatives, one of which the line states; else the line counts one of `requests`.
-    `why_unknown` tells why it may not have been decided.
+    `order` is its place within the event, `texts` makes kind, subject and value as reports show
+    them. `items` are alternatives, one of which the line states; else the line counts one of
+    `requests`. `why_unknown` tells why it may not have been decided.
     """
 
     order: int
     kind: str
-    texts: tuple[str, str, str]
+    texts: Callable[[], tuple[str, str, str]]
     items: Sequence[Item] = ()
     requests: Collection[tuple[Any, ...]] = ()
     why_unknown: str = ""
@@ -194,7 +195,7 @@ class Decisions:
                     unknown[key] = (first, n + 1)
                 else:
                     self.n_due += 1
-                    kind, subject, value = one.texts
+                    kind, subject, value = one.texts()
                     yield Fact(number, kind, subject, None, value, MISSING, what)
         for (subject, reason), (first, n) in unknown.items():
             yield Fact(first, UNSTATED, subject, None, n, UNKNOWN, reason)
@@ -247,20 +248,21 @@ def _due(ran: Ran, simulation: Simulation) -> Iterator[Due]:
             if len(alternatives) > 1:
                 continue
         name = name_of(simulation.possibility[row].partition)
-        yield Due(item.step * ITEMS + order + 1, kind, _texts(name, item), alternatives)
+        yield Due(item.step * ITEMS + order + 1, kind, partial(_texts, name, item), alternatives)
     for sending in ran.sendings:
         at, step = (sending.step + 1) * ITEMS, (ran.event.number, sending.step)
-        yield Due(at, "sent_update_metadata", (
-            "UpdateMetadata request", "cluster",
+        yield Due(at, "sent_update_metadata", partial(
+            _request_texts, "UpdateMetadata", "cluster",
             f"{sending.n_partitions} partitions to brokers {shown(sending.recipients)}",
         ), requests=[("update_metadata", None, None, *step)])
         for broker, (leads, follows) in sending.leads.items():
-            yield Due(at, "sent_leader_and_isr", (
-                "LeaderAndIsr request", f"broker {broker}", f"{leads} to lead, {follows} to follow",
+            yield Due(at, "sent_leader_and_isr", partial(
+                _request_texts, "LeaderAndIsr", f"broker {broker}",
+                f"{leads} to lead, {follows} to follow",
             ), requests=[("leads", None, broker, *step)])
         for broker, n in sorted(sending.stopped.items()):
-            yield Due(at, "sent_stop_replica", (
-                "StopReplica request", f"broker {broker}", f"{n} replicas",
+            yield Due(at, "sent_stop_replica", partial(
+                _request_texts, "StopReplica", f"broker {broker}", f"{n} replicas",
             ), requests=[("stops", delete, broker, *step) for delete in (None, True, False)])
 
 
@@ -290,6 +292,10 @@ def _kind_of(item: Item) -> str:
     if first == "moved" and key[-1] in IN_OTHER_LINES:
         return IN_OTHER_LINES[key[-1]]
     return DECISION_OF.get(first, "")
+
+
+def _request_texts(request: str, subject: str, value: str) -> tuple[str, str, str]:
+    return f"{request} request", subject, value
 
 
 def _texts(name: str, item: Item) -> tuple[str, str, str]:

@@ -13,7 +13,7 @@ from kfast.log_replay.checks import MISSING, agrees
 from kfast.log_replay.comparison.worlds import World
 from kfast.log_replay.engine.rows import Possibility
 from kfast.log_replay.histories.explorer import Explorer, Troubled
-from kfast.log_replay.histories.stretches import Stretch, go_through, starts_of_every_order
+from kfast.log_replay.histories.stretches import Stretch, go_through
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Partition, distinct
 
@@ -58,14 +58,15 @@ def try_orders(explorer: Explorer, before: World, troubled: Troubled) -> Trouble
     some = {
         partition for partition in troubled
         if explorer.cluster.births.get(partition) is point
-        and explorer.is_unordered(partition, assignments[partition])
+        and explorer.is_unordered(partition)
         and len(assignments[partition]) <= MOST_ORDERED
     }
     if not some:
         return troubled
     world = before.only(())
-    explorer.add(world, point, [Possibility(partition, 0) for partition in some],
-                 unordered=starts_of_every_order)
+    explorer.add(
+        world, point, [Possibility(partition, 0) for partition in some], every_order=True
+    )
     go_through(world, explorer.stretch, explorer.stretch.lines_about(some), some)
     explorer.merge(world, some)
     return explorer.choose()

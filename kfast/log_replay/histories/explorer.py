@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -143,12 +144,12 @@ class Explorer:
     def add(
         self, world: World, point: LogEvent, parents: Iterable[Possibility],
         assignments: Mapping[Partition, tuple[int, ...]] = MappingProxyType({}),
-        unordered: Callable[..., Iterator[tuple[Start, float]]] = starts_led_by_first,
+        *, every_order: bool = False,
     ) -> None:
         """Add a row for everything that the records of some partitions may be at a point.
 
         `parents` are what they were before; `assignments` those that have changed before it.
-        `unordered` says what they may be where the order of the replicas is not known.
+        `every_order` tries every order of replicas that no line tells.
         """
         added = []
         simulation = world.simulation
@@ -165,11 +166,12 @@ class Explorer:
                 rows = simulation.rows_of(partition)
                 replicas = simulation.state.assignment(rows[0]).replicas if rows else replicas
                 replicas = assignments.get(partition, replicas)
-            is_open = is_born or partition in self.undecided
-            starts = unordered if is_open and self.is_unordered(partition, replicas) else starts_of
+            is_open = self.is_unordered(partition) and (is_born or partition in self.undecided)
             adding, removing = self.cluster.moving.get(partition, ((), ())) if is_born else ((), ())
             recovery = int(is_born and partition in self.cluster.recovering)
-            for start, odd in starts(replicas, point, reason):
+            for start, odd in starts_of(replicas, point, reason) if not is_open else (
+                self._unordered_starts(partition, replicas, point, reason, every_order)
+            ):
                 start = replace(start, adding=adding, removing=removing, recovery=recovery)
                 self.numbers += 1
                 possibility = replace(
@@ -180,9 +182,25 @@ class Explorer:
         if added:
             world.rebuild(set(), added)
 
-    def is_unordered(self, partition: Partition, replicas: Sequence[int]) -> bool:
+    def is_unordered(self, partition: Partition) -> bool:
         """Whether the order of the first replicas of a partition is not known."""
-        return len(replicas) > 1 and partition not in self.cluster.ordered
+        assigned = self.cluster.assignments.get(partition, ())
+        return len(assigned) > 1 and partition not in self.cluster.ordered
+
+    def _unordered_starts(
+        self, partition: Partition, replicas: Sequence[int], point: LogEvent, reason: str,
+        every_order: bool,
+    ) -> Iterator[tuple[Start, float]]:
+        """What a record may have been whose replicas have no known order, but for their first."""
+        first = self.cluster.preferred.get(partition)
+        if every_order:
+            for order in itertools.permutations(replicas):
+                if first in (None, order[0]):
+                    yield from starts_of(order, point, reason)
+        elif first is None:
+            yield from starts_led_by_first(replicas, point, reason)
+        else:
+            yield from starts_of(replicas, point, reason)
 
     def add_unwritten(self, point: LogEvent) -> None:
         """Add a row for each partition of which a new controller finds no record."""

@@ -254,12 +254,3 @@ def starts_led_by_first(
         for start, odd in starts_of(order, point, reason):
             if start.leader == first or (start.leader < 0 and first == replicas[0]):
                 yield start, odd
-
-
-def starts_of_every_order(
-    replicas: Sequence[int], point: LogEvent, reason: str
-) -> Iterator[tuple[Start, float]]:
-    """The same in every order."""
-    for order in itertools.permutations(replicas):
-        yield from starts_of(order, point, reason)
-

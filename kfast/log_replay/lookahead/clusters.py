@@ -64,6 +64,8 @@ class Cluster:
         Term of each line that a controller wrote.
     ordered : set
         Partitions whose assignment is known in its order.
+    preferred : dict
+        The first of the replicas of others, where elections of preferred replicas tell it.
     unclean : frozenset of str
         Topics whose own configuration enables unclean elections.
     absent_controller_lines : list of int
@@ -91,6 +93,7 @@ class Cluster:
     births: dict[Partition, LogEvent] = field(default_factory=dict)
     term_of: dict[int, Term] = field(default_factory=dict)
     ordered: set[Partition] = field(default_factory=set)
+    preferred: dict[Partition, int] = field(default_factory=dict)
     unclean: frozenset[str] = frozenset()
     absent_controller_lines: list[int] = field(default_factory=list)
     replaced_lines: list[int] = field(default_factory=list)
@@ -425,6 +428,9 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
                 votes.setdefault(partition, Counter())[distinct(listed)] += 1
             if _is_hosted(line) and line.actor_id is not None:
                 members.add(line.actor_id)
+    cluster.preferred = {
+        partition: elected.most_common(1)[0][0] for partition, elected in preferred.items()
+    }
     cluster.recovering = {partition for partition, is_on in recovery.items() if is_on}
     cluster.moving = {
         partition: most for partition, counted in moving.items()

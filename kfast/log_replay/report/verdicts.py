@@ -363,7 +363,8 @@ class Checker:
         ):
             return UNNAMED
         why = self.cluster_view.why_unknown([partition])
-        return "" if check.counted and why == UNASSIGNED else why
+        is_count = check.counted and check.predicted is not MISSING
+        return "" if is_count and why == UNASSIGNED else why
 
 
 # --- what was adopted ---------------------------------------------------------------------------
