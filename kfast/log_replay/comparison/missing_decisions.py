@@ -102,14 +102,14 @@ class DecisionLines:
         """Number of the line with which the next event begins."""
         return _around(self.first_lines, event.at)[1]
 
-    def unstated(self, items: RowItems, first: float, end: float) -> int:
-        """How many decisions of a row no line states, of events from a number up to another.
+    def unstated(self, items: RowItems, first: float) -> int:
+        """How many decisions of a row no line states, of events from a number on.
 
         Only those count that stand between lines of their level.
         """
         shrinks, n = dict[tuple[Any, ...], bool](), 0
         for item in items.all():
-            if not first <= item.event.number < end or item.fields.get("unsent"):
+            if item.event.number < first or item.fields.get("unsent"):
                 continue
             kind, is_stated = _kind_of(item), item.serial in items.takers
             if kind in IN_ANY_ORDER:

@@ -37,9 +37,8 @@ def _go(explorer: Explorer) -> None:
         Possibility(p, 0) for p, birth in explorer.cluster.births.items() if birth is point
     ])
     explorer.add_unwritten(point)
+    go_through(explorer.world, stretch, explorer.steps.over(stretch.lines))
     n_rows = len(explorer.world.simulation.possibility)
-    go_through(explorer.world, stretch, explorer.steps.over(stretch.lines),
-               between=explorer.drop_unlikely)
     troubled = explorer.choose()
     if troubled and len(explorer.world.simulation.possibility) < n_rows:
         # What was ruled out had a part in what depends on all partitions, so again without it.

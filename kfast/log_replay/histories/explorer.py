@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -36,9 +35,6 @@ from kfast.log_replay.wording.values import Partition
 
 UNSTATED = 0.5
 """What a decision costs that no line states, in lines that disagree: the line may be lost."""
-
-MARGIN = 2.5
-"""A possibility that costs so much more than another is dropped before all lines are compared."""
 
 Troubled = dict[Partition, float]
 """Partitions that lines disagree with, and how many."""
@@ -85,8 +81,6 @@ class Explorer:
         self.contests: dict[Partition, list[Contest]] = {}
         self.first_statements: dict[Partition, list[tuple[int, str, str]]] = {}
         self.undecided: set[Partition] = set()
-        self.unlikely: dict[Partition, list[Trace]] = {}
-        self.n_checks = 0
         self.begin = -1
         self.first = 0
         self.adopted: dict[tuple[int, Partition, str], str] = {}
@@ -130,7 +124,7 @@ class Explorer:
             for contest in contests:
                 for number, field in contest.decided_by():
                     self.adopted.setdefault((number, partition, field), contest.reason)
-        self.first_statements, self.contests, self.unlikely, self.n_checks = {}, {}, {}, 0
+        self.first_statements, self.contests = {}, {}
         for partition in world.gone:
             self.known.pop(partition, None)
         world.gone.clear()
@@ -256,9 +250,8 @@ class Explorer:
                 life for life, cost in zip(lives, costs, strict=True) if cost <= costs[at]
             ])
         winner = best.possibility
-        losers = [life.trace for life in lives if life is not best]
-        losers += self.unlikely.pop(partition, ())
-        if losers and winner.starts and winner.number:
+        if len(lives) > 1 and winner.starts and winner.number:
+            losers = [life.trace for life in lives if life is not best]
             self.contests.setdefault(partition, []).append(
                 Contest(winner.starts[-1].reason, self.begin, best.trace, losers)
             )
@@ -280,43 +273,11 @@ class Explorer:
         else:
             self.undecided.discard(partition)
 
-    def _unstated(self, life: Life, end: float = math.inf) -> int:
-        """How many decisions of a possibility no line states, before an event of some number.
-
-        Those of the stretch at hand count.
-        """
+    def _unstated(self, life: Life) -> int:
+        """How many decisions of a possibility in the stretch at hand no line states."""
         items = None if life.row is None else self.world.simulation.items.get(life.row)
         first = self.cluster.events[self.first].number
-        return 0 if items is None else self.decision_lines.unstated(items, first, end)
-
-    def drop_unlikely(self) -> None:
-        """Drop rows that lines disagree with so often that another one is kept for certain."""
-        world = self.world
-        simulation = world.simulation
-        n_rows = len(simulation.possibility)
-        if n_rows == len(simulation.rows):
-            return
-        n_checks = sum(len(trace.checks) for trace in world.traces.values())
-        if n_checks - self.n_checks < n_rows:
-            return
-        end = simulation.ran[-1].event.number
-        dropped: set[int] = set()
-        for partition, rows in simulation.rows.items():
-            if len(rows) < 2:
-                continue
-            costs = {}
-            for row in rows:
-                life = Life(simulation.possibility[row], world.traces.setdefault(row, Trace()), row)
-                costs[row] = judge(life.possibility, life.trace)[0] + life.possibility.cost + (
-                    UNSTATED * self._unstated(life, end)
-                )
-            most = min(costs.values()) + MARGIN
-            unlikely = {row for row in rows if costs[row] > most}
-            self.unlikely.setdefault(partition, []).extend(world.traces[row] for row in unlikely)
-            dropped |= unlikely
-        if dropped:
-            world.rebuild(dropped)
-        self.n_checks = sum(len(trace.checks) for trace in world.traces.values())
+        return 0 if items is None else self.decision_lines.unstated(items, first)
 
     def settle(self, life: Life, found: dict[str, int]) -> None:
         """Give a possibility what lines told of its start, and note which lines were the first."""

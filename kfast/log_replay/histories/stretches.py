@@ -13,7 +13,7 @@ import bisect
 import copy
 import itertools
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kfast.log_replay.checks import MISSING, Check, agrees
@@ -91,17 +91,12 @@ def before_balancing(events: Sequence[LogEvent], place: int) -> int:
 
 
 def go_through(
-    world: World, stretch: Stretch, lines: Iterable[int], only: set[Partition] | None = None,
-    between: Callable[[], None] = lambda: None,
+    world: World, stretch: Stretch, lines: Iterable[int], only: set[Partition] | None = None
 ) -> None:
-    """Run a stretch's events and compare some of its lines, for all partitions or for some.
-
-    `between` is called before each event.
-    """
+    """Run a stretch's events and compare some of its lines, for all partitions or for some."""
     pending = deque(stretch.events)
     for number in lines:
         while pending and pending[0].at <= number:
-            between()
             run_event(world, pending.popleft())
         line = stretch.statements[number]
         if line.kind == "process_started":
