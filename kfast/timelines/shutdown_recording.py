@@ -64,6 +64,17 @@ class Shutdown:
         left_by[~recording.lost] = NEVER
         return left_by
 
+    @cached_property
+    def left_with(self) -> list[Ints]:
+        """Of each event, places among the lost rows that its own broker ceased to lead in it."""
+        recording = self.recording
+        leader, event = recording.first["leader"][recording.lost], self.left_by[recording.lost]
+        own = np.array([some.group[0] for some in recording.events], np.int64)
+        order = np.argsort(event, kind="stable")
+        order = order[event[order] != NEVER]
+        order = order[leader[order] == own[event[order]]]
+        return np.split(order, np.searchsorted(event[order], np.arange(1, own.size)))
+
 
 def record_shutdown(
     common: CommonEvents, brokers: Sequence[int], *, attempts: int, takes_over: bool = False

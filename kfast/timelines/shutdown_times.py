@@ -18,7 +18,7 @@ from kfast.timelines.kraft_counts import TakeCounts, take_counts
 from kfast.timelines.kraft_times import quorum_times
 from kfast.timelines.partition_instants import led_instants, led_places
 from kfast.timelines.progressions import FAR, round_up
-from kfast.timelines.recording import NEVER
+from kfast.timelines.recording import NEVER, Recording
 from kfast.timelines.refused_bytes import refused_bytes
 from kfast.timelines.settings import Settings
 from kfast.timelines.shutdown_recording import Shutdown
@@ -30,6 +30,9 @@ __all__ = ["ShutdownTimes", "shutdown_times"]
 
 Ints = npt.NDArray[np.int64]
 Values = Mapping[str, Ints]
+
+TAKE_END = 6
+"""Column of `Times.takes`."""
 
 MOST_INSTANTS = 2**22
 """Instants of partitions that are held at once."""
@@ -151,16 +154,13 @@ def _told_by_requests(
     So it is in old releases: it leads, as far as it knows, until it stops.
     """
     recording = shutdown.recording
-    lost = np.flatnonzero(recording.lost)
-    broker, event = recording.first["leader"][lost], shutdown.left_by[lost]
     values = {name: column[samples] for name, column in values.items()}
-    gone = np.full((values["net"].size, lost.size), FAR, np.int64)
+    gone = np.full((values["net"].size, int(recording.lost.sum())), FAR, np.int64)
     sent = [step for step in steps if step.publication is not None]
     for number, step in enumerate(sent):
         if step.event == shutdown.departure or not step.stage.startswith("elections"):
             continue
-        own = recording.events[step.event].group[0]
-        mine = np.flatnonzero((event == step.event) & (broker == own))
+        own, mine = recording.events[step.event].group[0], shutdown.left_with[step.event]
         publication = step.publication
         assert publication is not None, "it is sent"
         if mine.size and publication.follows[own] >= mine.size:
@@ -189,13 +189,15 @@ def _quorum(
     starts = np.repeat(values["net"][:, None], len(recording.events), axis=1)
     times = quorum_times(recording, counts, starts, values, voters=voters)
     free = np.maximum.reduce([one.end for one in times.stages if one.name == "decide"])
-    staying = np.flatnonzero(recording.live & ~recording.dead)
+    live, which = np.flatnonzero(recording.live), _takes_by_operation(times, recording)
+    stays = ~recording.dead[live]
     released = np.zeros_like(starts)
     for place, records in enumerate(shutdown.fencing_records):
         released[:, place] = times.published[place] + values["net"]
         if not records:
             continue
-        caught_up = _reported(times, place, staying, settings, phases) + values["net"]
+        applied = times.takes[which[:, stays, place], TAKE_END]
+        caught_up = _reported(applied, settings, phases[:, live[stays]]) + values["net"]
         asks = _let_go(times.published[place] + values["net"], caught_up, values, settings)
         begin = np.maximum(asks + values["net"], free)
         free = begin + values["kr_fixed"] + round_up(records * values["kr_record"])
@@ -205,7 +207,7 @@ def _quorum(
         number = len(recording.events) + place
         times.stages += [
             Stage(number, "wait for brokers", times.published[place], begin,
-                  int(staying.size), "queue"),
+                  int(stays.sum()), "queue"),
             Stage(number, "decide fencing", begin, free, records, "controller"),
             Stage(number, "commit fencing", free, fenced, records, "store"),
         ]
@@ -214,29 +216,32 @@ def _quorum(
     _add_stops(times, shutdown, released, stopped)
 
     def told(samples: slice) -> Ints:
-        return _told_by_takes(shutdown, counts, times, values, samples)
+        return _told_by_takes(shutdown, counts, times, which, values, samples)
 
     return ShutdownTimes(
         times, starts, released, stopped, *_gaps(shutdown, times, told, released, bytes_in)
     )
 
 
-def _reported(
-    times: Times, operation: int, staying: Ints, settings: Settings,
-    phases: npt.NDArray[np.float64],
-) -> Ints:
-    """(S,) when the last broker that stays reports that it has applied an operation.
+def _takes_by_operation(times: Times, recording: Recording) -> npt.NDArray[np.int32]:
+    """(S, live brokers, K) the take in which each broker takes each operation, by its number.
 
-    It reports with its next heartbeat.
+    Takes stand sample after sample, broker after broker, and have all operations between them.
     """
-    sample, broker, i, j, _, _, end = times.takes.T
-    within = (i <= operation) & (operation <= j)
-    applied = np.zeros(phases.shape, np.int64)
-    applied[sample[within], broker[within]] = end[within]
+    first, last = times.takes[:, 2], times.takes[:, 3]
+    which = np.repeat(np.arange(first.size, dtype=np.int32), last - first + 1)
+    return which.reshape(-1, int(recording.live.sum()), len(recording.events))
+
+
+def _reported(applied: Ints, settings: Settings, phases: npt.NDArray[np.float64]) -> Ints:
+    """(S,) when the last of some brokers reports that it has applied an operation.
+
+    It reports with its next heartbeat. `applied` and `phases` are (S, brokers).
+    """
     interval = max(1000 * settings.broker_heartbeat, 1)
     offset = (phases * interval).astype(np.int64)
     beats = offset - (offset - applied) // interval * interval
-    reported: Ints = beats[:, staying].max(axis=1, initial=0)
+    reported: Ints = beats.max(axis=1, initial=0)
     return reported
 
 
@@ -250,26 +255,25 @@ def _let_go(answered: Ints, caught_up: Ints, values: Values, settings: Settings)
 
 
 def _told_by_takes(
-    shutdown: Shutdown, counts: TakeCounts, times: Times, values: Values, samples: slice
+    shutdown: Shutdown, counts: TakeCounts, times: Times, which: npt.NDArray[np.int32],
+    values: Values, samples: slice,
 ) -> Ints:
-    """(n, lost rows) when each old leader has become a follower of what it led."""
+    """(n, lost rows) when each old leader has become a follower of what it led.
+
+    `which` is as of `_takes_by_operation`.
+    """
     recording = shutdown.recording
-    lost = np.flatnonzero(recording.lost)
-    leaders, events = recording.first["leader"][lost], shutdown.left_by[lost]
     values = {name: column[samples] for name, column in values.items()}
-    gone = np.full((values["net"].size, lost.size), FAR, np.int64)
-    began, end = np.searchsorted(times.takes[:, 0], [samples.start, samples.stop])
-    _, broker, i, j, _, base, _ = times.takes[began:end].T
+    gone = np.full((values["net"].size, int(recording.lost.sum())), FAR, np.int64)
+    places = np.cumsum(recording.live) - 1
     for number, event in enumerate(recording.events):
-        own = event.group[0]
-        mine = np.flatnonzero((events == number) & (leaders == own))
-        # Each sample has one take of the broker with this operation; they stand by sample.
-        takes = np.flatnonzero((broker == own) & (i <= number) & (number <= j))
-        if not mine.size or not takes.size:
+        own, mine = event.group[0], shutdown.left_with[number]
+        if not mine.size or not recording.live[own]:
             continue
-        leads, leads_on, _ = counts.applied[:, own, i[takes], j[takes]]
+        _, _, i, j, _, base, _ = times.takes[which[samples, places[own], number]].T
+        leads, leads_on, _ = counts.applied[:, own, i, j]
         before = leads * values["epoch_sync"] + leads_on * values["isr_only"]
-        gone[:, mine] = _followed(base[takes], before, mine.size, values)
+        gone[:, mine] = _followed(base, before, mine.size, values)
     return gone
 
 
@@ -305,6 +309,7 @@ def _gaps(
     lost = np.flatnonzero(recording.lost)
     places = np.full(recording.rows.size, -1, np.int64)
     places[lost] = np.arange(lost.size)
+    led_of_lost = places[led]
     offline = recording.final_leader[lost] < 0
     n = released.shape[0]
     leaderless, offline_gone = np.zeros(n, np.int64), np.zeros(n, np.int64)
@@ -317,7 +322,7 @@ def _gaps(
         offline_gone[samples] = gone[:, offline].sum(axis=1)
         for at, sample in enumerate(range(n)[samples]):
             instants, _ = led_instants(led, times, sample)
-            waits = np.maximum(instants - gone[at, places[led]], 0)
+            waits = np.maximum(instants - gone[at, led_of_lost], 0)
             leaderless[sample] = waits.sum()
             if rates is not None and refused is not None:
                 refused[sample] = refused_bytes(rates, waits).sum()
