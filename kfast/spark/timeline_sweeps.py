@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from kfast.arguments import check_instance
+from kfast.capacity import PartitionLoad
 from kfast.io import read
 from kfast.schema import FLEET_TIMELINES, TIMELINE_SWEEP
 from kfast.spark.fleets import ExportReader, fleet_rows
@@ -59,6 +60,7 @@ def timeline_sweep(
     seed: int = 0,
     horizon: str = "1h",
     loss: str = "process",
+    load: PartitionLoad | None = None,
     tasks: int | None = None,
 ) -> DataFrame:
     """When the steps of many failures happen, each by itself, over all executors.
@@ -71,7 +73,7 @@ def timeline_sweep(
         The cluster; a file is read on the driver with `kfast.read`.
     scenarios : Scenarios, str, (str, mapping) or callable
         Made for this cluster; or how they are made of it, as for `kfast.spark.fleet`.
-    params, settings, profile, samples, seed, horizon, loss
+    params, settings, profile, samples, seed, horizon, loss, load
         As of `kfast.timeline_sweep`.
     tasks : int, optional
         How many; by default so many that each lasts about two seconds. The rows do not depend on
@@ -95,7 +97,7 @@ def timeline_sweep(
     if not isinstance(scenarios, Scenarios):
         scenarios = make_scenarios(scenarios, state)
     check_same_brokers(state, scenarios)
-    question = Question.of(state, params, settings, profile, samples, seed, horizon, loss)
+    question = Question.of(state, params, settings, profile, samples, seed, horizon, loss, load)
     failures = scenarios.failures
     check_failures(state, failures)
     if tasks is None:

@@ -8,6 +8,7 @@ import pytest
 import kfast
 import kfast.spark
 from kfast.schema import FLEET_TIMELINES, TIMELINE_SWEEP
+from tests.timelines.test_refused_bytes import random_load
 
 pytestmark = pytest.mark.spark
 
@@ -37,6 +38,15 @@ def test_the_rows_are_those_of_one_machine(spark, cluster, tasks):
         assert rows_of(found) == wanted
         assert found.columns == TIMELINE_SWEEP.schema.names
     assert cluster.digest() == digest
+
+
+def test_bytes_are_those_of_one_machine(spark, cluster):
+    load = random_load(cluster, 3)
+    every = kfast.every_broker(cluster)
+    wanted = kfast.timeline_sweep(cluster, every, samples=5, load=load).summary.to_pylist()
+    found = kfast.spark.timeline_sweep(spark, cluster, every, samples=5, load=load, tasks=3)
+    assert rows_of(found) == wanted
+    assert all(row["leaderless_bytes"] > 0 for row in wanted)
 
 
 def test_a_file_and_a_spec_give_the_same(spark, cluster, tmp_path):
