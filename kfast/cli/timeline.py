@@ -71,7 +71,8 @@ def _tables(fails: bool, compare: Sequence[str]) -> tuple[str, ...]:
 @scenario_options(seeded=False)
 @list_option("--compare", parse=names, metavar="VARIANTS",
              help="Two or more variants of one failure, the first to compare with: zk,kraft. Each "
-             "is a controller, or NAME=VALUE of a setting or parameter, or several joined by +.")
+             "is a controller, unclean or controlled, NAME=VALUE of a setting or parameter, or "
+             "several joined by +.")
 @click.option("--sensitivity", is_flag=True,
               help="Show what the end depends on: each parameter, setting and phase alone.")
 @load_options()
@@ -101,6 +102,7 @@ def timeline_command(
       kfast timeline describe.txt --brokers 3 --load loads.csv
       kfast timeline describe.txt --every 1 -o failures.parquet
       kfast timeline describe.txt --brokers 3 --compare zk,kraft
+      kfast timeline describe.txt --brokers 3 --compare unclean,controlled
       kfast timeline describe.txt --brokers 3 \
         --compare broker.session.timeout.ms=9000,broker.session.timeout.ms=6000
       kfast timeline describe.txt --brokers 3 --controller kraft-4.1 \
@@ -115,7 +117,8 @@ def timeline_command(
         )
     if controlled and (compare or sensitivity or make is not None):
         raise ArgumentError(
-            f"--controlled goes without --compare, --sensitivity and {KINDS}"
+            "--controlled goes without --compare (it is a variant there), --sensitivity and "
+            f"{KINDS}"
         )
     if compare and make is not None:
         raise ArgumentError(f"give one of --compare and {KINDS}")

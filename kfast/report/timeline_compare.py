@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from kfast.errors import ArgumentError
 from kfast.report.answer import Answer, Document, controller_document, getters, head
 from kfast.report.capacity_wording import add_load, load_warnings
 from kfast.report.drawing import draw_rows
@@ -40,7 +41,7 @@ def timeline_compare_answer(source: str, comparison: TimelineComparison) -> Answ
         ],
         "differences": comparison.differences.to_pylist(),
     }
-    document["verdict"] = _verdict(document, first.broker_ids)
+    document["verdict"] = _verdict(document, comparison)
     document["assumptions"] += first.assumptions
     own = set(document["assumptions"])
     document["notes"] += [
@@ -59,7 +60,19 @@ def timeline_compare_answer(source: str, comparison: TimelineComparison) -> Answ
 def timeline_compare_image(
     document: Document, comparison: TimelineComparison
 ) -> altair.TopLevelMixin:
-    """The variants as a picture: a curve for each."""
+    """The variants as a picture: a curve for each.
+
+    Raises
+    ------
+    ArgumentError
+        In one of them the brokers shut down in order: partitions without a leader have no curve.
+    """
+    for variant in comparison.variants:
+        if variant.controlled:
+            raise ArgumentError(
+                f"variant {variant.name} has no curve: --plot draws partitions without a leader "
+                "over time, of failures"
+            )
     curves = {
         variant.name: failure.leaderless.to_pylist()
         for variant, failure in zip(comparison.variants, comparison.failures, strict=True)
@@ -67,9 +80,12 @@ def timeline_compare_image(
     return compared_picture(f"Timelines of {document['input']}", document["verdict"], curves)
 
 
-def _verdict(document: Document, ids: tuple[int, ...]) -> list[str]:
+def _verdict(document: Document, comparison: TimelineComparison) -> list[str]:
     """What each variant says, and by how much it differs from the first."""
-    who = brokers_named(ids, verb=("fails", "fail")) if ids else "the active controller fails"
+    ids = comparison.failures[0].broker_ids
+    stops = any(variant.controlled for variant in comparison.variants)
+    verb = ("stops", "stop") if stops else ("fails", "fail")
+    who = brokers_named(ids, verb=verb) if ids else "the active controller fails"
     lines = [f"After {who}, with the same samples in each answer:"]
     led = {row["variant"]: row for row in document["differences"] if row["measure"] == "led_max_us"}
     for one in document["answers"]:
@@ -78,7 +94,10 @@ def _verdict(document: Document, ids: tuple[int, ...]) -> list[str]:
             lines.append(f"{name}: nobody is led again.")
             continue
         text = f"{name}: all leaders are back after {time_range(row, 'led_max_us')}"
-        lines.append(f"{text}{_than_first(led[name]) if name in led else ''}.")
+        text += _than_first(led[name]) if name in led else ""
+        if stops:
+            text += f"; {row['leaderless_partition_s']} partition-seconds without a leader"
+        lines.append(f"{text}.")
     return lines
 
 

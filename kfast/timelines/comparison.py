@@ -1,4 +1,4 @@
-"""One failure under several controllers, settings or parameters: `kfast.timeline_compare`.
+"""One failure under several controllers, stops, settings or parameters: `kfast.timeline_compare`.
 
 All variants have the same samples: what is drawn depends on the seed, the sample and the brokers
 that fail, not on the variant (common random numbers). So a difference is made sample by sample, and
@@ -47,10 +47,12 @@ Row = dict[str, Any]
 
 MOST_VARIANTS = 8
 MODES = ("zk", "kraft")
+STOPS = {"unclean": False, "controlled": True}
+"""How the brokers stop: they fail, or they ask for their controlled shutdown."""
 JOIN, EQUALS = "+", "="
 RIGHT = (
-    "zk, kraft, a controller such as kraft-4.1, or NAME=VALUE of a setting or parameter; several "
-    "of them joined by +"
+    "zk, kraft, a controller such as kraft-4.1, unclean, controlled, or NAME=VALUE of a setting "
+    "or parameter; several of them joined by +"
 )
 
 
@@ -64,23 +66,29 @@ class Variant:
         As it was given.
     controller : str
         One of `MODES` or of `schema.CONTROLLERS`; empty where it is the cluster's own.
+    controlled : bool
+        The brokers ask for their controlled shutdown; they do not fail.
     settings : dict of str to int
     params : dict of str to str
     """
 
     name: str
     controller: str = ""
+    controlled: bool = False
     settings: dict[str, int] = field(default_factory=dict)
     params: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str) -> Variant:
         """Read a variant, as kraft-4.1+broker.session.timeout.ms=6000."""
-        controllers, settings, params = list[str](), dict[str, int](), dict[str, str]()
+        controllers, stops = list[str](), list[str]()
+        settings, params = dict[str, int](), dict[str, str]()
         for part in str(text).split(JOIN):
             name, equals, value = (piece.strip() for piece in part.partition(EQUALS))
             if not equals and name in (*MODES, *CONTROLLERS):
                 controllers.append(name)
+            elif not equals and name in STOPS:
+                stops.append(name)
             elif not equals or not value:
                 raise ArgumentError(f"variant {shown(text)}: {shown(part)} is none of {RIGHT}")
             elif name in settings or name in params:
@@ -91,9 +99,11 @@ class Variant:
                 settings[name] = int(value)
             else:
                 raise ArgumentError(f"variant {shown(text)}: {name} is no whole number")
-        if len(controllers) > 1:
-            raise ArgumentError(f"variant {shown(text)}: give one of {' and '.join(controllers)}")
-        return cls(str(text).strip(), "".join(controllers), settings, params)
+        for words in (controllers, stops):
+            if len(words) > 1:
+                raise ArgumentError(f"variant {shown(text)}: give one of {' and '.join(words)}")
+        return cls(str(text).strip(), "".join(controllers), any(STOPS[name] for name in stops),
+                   settings, params)
 
     def state_of(self, state: ClusterState) -> ClusterState:
         """The cluster under the controller of this variant."""
@@ -216,7 +226,7 @@ def timeline_compare(
     profile: str = "default",
     **options: Any,
 ) -> TimelineComparison:
-    """Time one failure under several controllers, settings or parameters, with the same samples.
+    """Time one failure, or an orderly stop, under several variants with the same samples.
 
     Parameters
     ----------
@@ -227,8 +237,9 @@ def timeline_compare(
     variants : sequence of str
         What differs; the first is what the others are compared with. Each is "zk" or "kraft" (the
         cluster's own controller if it is one, else the newest), a controller such as "kraft-4.1",
-        or NAME=VALUE of a setting of Kafka or of a parameter; several of them are joined by "+",
-        as in "kraft-4.1+broker.session.timeout.ms=6000".
+        "unclean" or "controlled" (the brokers fail, or shut down in order), or NAME=VALUE of a
+        setting of Kafka or of a parameter; several of them are joined by "+", as in
+        "kraft-4.1+broker.session.timeout.ms=6000".
     params, settings, profile
         As of `kfast.timeline`: what all variants have that do not say otherwise.
     **options
@@ -247,7 +258,9 @@ def timeline_compare(
     ids = [*broker_ids]
     questions = [_question(variant, values, common) for variant in parsed]
     return TimelineComparison(parsed, tuple(
-        timeline(variant.state_of(state), ids, **question, **options)
+        timeline(
+            variant.state_of(state), ids, controlled=variant.controlled, **question, **options
+        )
         for variant, question in zip(parsed, questions, strict=True)
     ))
 

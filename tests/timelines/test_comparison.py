@@ -65,6 +65,25 @@ def test_differences_are_made_sample_by_sample(state):
     assert width < detect["value_high"] - detect["value_low"]
 
 
+def test_an_orderly_stop_is_compared_with_a_failure(state):
+    found = kfast.timeline_compare(
+        state, [3], ["unclean", "controlled", "kraft-4.1+controlled"], samples=12, seed=5
+    )
+    moved = kfast.with_controller(state, "kraft-4.1")
+    alone = [
+        kfast.timeline(state, [3], samples=12, seed=5),
+        kfast.timeline(state, [3], samples=12, seed=5, controlled=True),
+        kfast.timeline(moved, [3], samples=12, seed=5, controlled=True),
+    ]
+    for failure, one in zip(found.failures, alone, strict=True):
+        assert failure.summary.equals(one.summary)
+    rows = {(row["variant"], row["measure"]): row for row in found.differences.to_pylist()}
+    stop = rows["controlled", "leaderless_partition_s"]
+    assert (stop["difference"], stop["lower_samples"]) == (stop["value"] - stop["reference_value"],
+                                                           12)
+    assert rows["controlled", "stopped_us"]["difference"] is None
+
+
 def test_a_variant_of_nothing_makes_no_difference(state):
     found = kfast.timeline_compare(state, [2, 3], ["zk", "zk+tickTime=2000"], samples=10)
     assert all(row["difference"] in (0, None) for row in found.differences.to_pylist())
@@ -83,6 +102,7 @@ def test_what_does_not_occur_has_no_difference(state):
     (["zk"], "variants are 1; right are 2 to 8"),
     (["zk", "zk"], "variant zk is given twice"),
     (["zk", "kraft+zk"], "variant 'kraft\\+zk': give one of kraft and zk"),
+    (["zk", "zk+unclean+controlled"], "give one of unclean and controlled"),
     (["zk", "raft"], "variant 'raft': 'raft' is none of zk, kraft"),
     (["zk", "epoch_sink=1ms"], "parameter 'epoch_sink' is unknown; the nearest is epoch_sync"),
     (["zk", "zk+tickTime=20000"], "variant zk\\+tickTime=20000: zookeeper.session.timeout.ms is"),
@@ -122,3 +142,16 @@ def test_options_that_exclude_each_other_are_named(tmp_path, state):
     refused = run("timeline", path, "--brokers", 3, "--param", "net=1ms", "--params",
                   tmp_path / "times.json", code=2)
     assert "give one of --param and --params" in " ".join(refused.stderr.split())
+
+
+def test_an_orderly_stop_has_its_words_and_no_curve(tmp_path, state):
+    path = tmp_path / "cluster.arrow"
+    kfast.write(state, path)
+    asked = ["timeline", path, "--brokers", 3, "--samples", 20, "--compare", "unclean,controlled"]
+    text = run(*asked).output
+    [row] = kfast.timeline(state, [3], samples=20, controlled=True).summary.to_pylist()
+    assert "After broker 3 stops" in text
+    assert f"; {row['leaderless_partition_s']} partition-seconds without a leader." in text
+    refused = run(*asked, "--plot", tmp_path / "two.svg", code=2)
+    assert "variant controlled has no curve" in refused.stderr
+    assert not (tmp_path / "two.svg").exists()

@@ -428,9 +428,7 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
                 votes.setdefault(partition, Counter())[distinct(listed)] += 1
             if _is_hosted(line) and line.actor_id is not None:
                 members.add(line.actor_id)
-    cluster.preferred = {
-        partition: elected.most_common(1)[0][0] for partition, elected in preferred.items()
-    }
+    cluster.preferred = {p: elected.most_common(1)[0][0] for p, elected in preferred.items()}
     cluster.recovering = {partition for partition, is_on in recovery.items() if is_on}
     cluster.moving = {
         partition: most for partition, counted in moving.items()
