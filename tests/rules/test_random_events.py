@@ -114,6 +114,11 @@ def test_kfast_and_its_twin_agree_after_every_event(seed, with_store, met):
     met["sequences"] += 1
 
 
+def test_the_node_of_reassignments_is_taken_in_row_order():
+    """A node that lists partitions in another order: a fault of the store meets the first row."""
+    Sequence(730574468, True, "zk-2.0").run(14)
+
+
 def test_everything_that_can_happen_did_happen(met):
     """Both matrices, every election outcome, refusal and fault were met by the sequences above."""
     if met["sequences"] < 2 * len(SEEDS):

@@ -573,7 +573,7 @@ def move_replicas(
 def _start_legacy(
     engine: ZkEngine, rows: Rows, lists: Sequence[Sequence[int]], codes: Codes
 ) -> None:
-    """Take partitions from the node and start them, in order; `codes` says what became of each.
+    """Take partitions from the node and start them, in row order; `codes` says what became of each.
 
     Rows of -1 are unknown partitions.
     """
@@ -581,7 +581,8 @@ def _start_legacy(
     for row, targets in zip(rows.tolist(), lists, strict=True):
         if row >= 0:
             _set_target(state, row, targets)
-    for at, row in enumerate(rows.tolist()):
+    for at in np.argsort(rows, kind="stable").tolist():
+        row = int(rows[at])
         codes[at] = _start_one(engine, row)
         if row >= 0 and codes[at] != ReassignmentCode.STARTED:
             _drop_target(state, row)
