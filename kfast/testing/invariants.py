@@ -262,9 +262,9 @@ def newer_records_are_left_alone(
 ) -> None:
     """Rule 9: the controller does not change what a newer controller wrote.
 
-    Leaders may: where they ask for ISRs, only leaders and their epochs are looked at. There a
-    record that was asked for is the controller's own: a reassignment or a deletion may go on with
-    it. ISRs are not looked at, as a reassignment gives slots other numbers.
+    Leaders may: where they ask for ISRs, only leader epochs are looked at. There a record that was
+    asked for is the controller's own, with the broker that asks as its leader: a reassignment or a
+    deletion may go on with it. ISRs are not looked at, as a reassignment gives slots other numbers.
     """
     rows = _common(before, after)
     rows = rows[before.records["controller_epoch"][rows] > after.controller_epoch]
@@ -273,7 +273,7 @@ def newer_records_are_left_alone(
         goes_on = (before.records["flags"][rows] & schema.FLAG_BEING_REASSIGNED) != 0
         goes_on |= before.topic_queued_for_deletion[before.topic_row[rows]]
         rows = rows[~goes_on]
-    for name in ("leader", "leader_epoch") if by_leaders else ("leader", "leader_epoch", "version"):
+    for name in ("leader_epoch",) if by_leaders else ("leader", "leader_epoch", "version"):
         same = after.records[name][rows] == before.records[name][rows]
         require(same, 9, f"{name} of a newer controller stays", after, rows)
 
