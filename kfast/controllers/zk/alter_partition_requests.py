@@ -248,7 +248,7 @@ def _report(
 ) -> npt.NDArray[np.uint8]:
     """Leaders report ISRs with the epochs and versions that they know, those of `reports`."""
     if not engine.profile.has_alter_partition:
-        return _write_isrs(engine, rows, masks)
+        return _write_isrs(engine, rows, masks, reports)
     return _decide(
         engine, rows, leaders, reports["leader_epoch"].copy(), reports["version"].copy(),
         masks, np.zeros(rows.size, np.uint8), np.zeros(rows.size, np.uint8),
@@ -256,16 +256,23 @@ def _report(
 
 
 def _write_isrs(
-    engine: ZkEngine, rows: Rows, masks: npt.NDArray[np.uint64]
+    engine: ZkEngine, rows: Rows, masks: npt.NDArray[np.uint64], reports: npt.NDArray[Any]
 ) -> npt.NDArray[np.uint8]:
-    """Leaders write ISRs themselves, and the controller reads what was written (section 8.1)."""
-    store = engine.store
-    proposed = engine.state.records.take(rows)
+    """Leaders write ISRs themselves, and the controller reads what was written (section 8.1).
+
+    What another leader's report has set off may have changed a record since: it is not written.
+    """
+    state, store = engine.state, engine.store
+    proposed = state.records.take(rows)
+    if engine.profile.epoch_bump_is_cached:
+        proposed = reports.copy()
     proposed["isr"] = masks
     if store is None:
+        unchanged = proposed["version"] == state.records["version"][rows]
         proposed["version"] += 1
-        put_leadership(engine, rows, proposed)
-        return np.full(rows.size, AlterCode.WRITTEN, np.uint8)
+        put_leadership(engine, rows[unchanged], proposed[unchanged])
+        codes = np.where(unchanged, AlterCode.WRITTEN, AlterCode.INVALID_UPDATE_VERSION)
+        return codes.astype(np.uint8)
     if not engine.profile.epoch_bump_is_cached:
         # LeaderAndIsr told the leader of an epoch that the controller itself has not cached.
         store.track_brokers(rows)
