@@ -201,7 +201,7 @@ class ReplicaStateMachine:
     ) -> Rows:
         """(B,) ranks of brokers in the order in which one call takes their replicas.
 
-        Where neither an ISR nor a journal shows the order, it is that of their ids.
+        Where no ISR, assignment or journal shows the order, it is that of their ids.
 
         Source: section 2.3, step 3.
 
@@ -215,7 +215,11 @@ class ReplicaStateMachine:
             The replicas of the call. Without slots, those that are assigned to `brokers`.
         """
         state, order = self.state, self.profile.group_order
-        shows = target == ReplicaState.OFFLINE or self.journal.records_effects
+        shows = target == ReplicaState.OFFLINE or self.journal.records_effects or (
+            # A new replica that comes online is appended to an assignment that lacks it.
+            target == ReplicaState.ONLINE and slots.size > 0
+            and bool((slots & ~first_slots(state.records["n_replicas"][rows])).any())
+        )
         if not shows or order is GroupOrder.ASCENDING or (
             brokers is not None and brokers.size <= 1
         ):
