@@ -114,9 +114,15 @@ def test_kfast_and_its_twin_agree_after_every_event(seed, with_store, met):
     met["sequences"] += 1
 
 
-def test_the_node_of_reassignments_is_taken_in_row_order():
-    """A node that lists partitions in another order: a fault of the store meets the first row."""
-    Sequence(730574468, True, "zk-2.0").run(14)
+@pytest.mark.kernels
+@pytest.mark.parametrize(("seed", "with_store", "profile", "events"), [
+    pytest.param(730574468, True, "zk-2.0", 14, id="a node of reassignments in another order"),
+    pytest.param(1493610, True, "zk-2.4", 2, id="an ISR is reported of a record that has changed"),
+    pytest.param(936444765, False, "zk-2.0", 192, id="two replicas join an assignment at once"),
+])
+def test_what_long_runs_met_is_mended(seed, with_store, profile, events):
+    """Sequences in which kfast and its twin once parted."""
+    Sequence(seed, with_store, profile).run(events)
 
 
 def test_everything_that_can_happen_did_happen(met):
