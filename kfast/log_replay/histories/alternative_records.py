@@ -55,20 +55,20 @@ def try_others(explorer: Explorer, before: World, troubled: Troubled) -> Trouble
 def try_orders(explorer: Explorer, before: World, troubled: Troubled) -> Troubled:
     """Simulate partitions whose replicas have no known order again, in every order, and choose."""
     point, assignments = explorer.stretch.point, explorer.cluster.assignments
-    some = {
+    unordered = {
         partition for partition in troubled
         if explorer.cluster.births.get(partition) is point
         and explorer.is_unordered(partition)
         and len(assignments[partition]) <= MOST_ORDERED
     }
-    if not some:
+    if not unordered:
         return troubled
     world = before.only(())
     explorer.add(
-        world, point, [Possibility(partition, 0) for partition in some], every_order=True
+        world, point, [Possibility(partition, 0) for partition in unordered], every_order=True
     )
-    go_through(world, explorer.stretch, explorer.stretch.lines_about(some), some)
-    explorer.merge(world, some)
+    go_through(world, explorer.stretch, explorer.stretch.lines_about(unordered), unordered)
+    explorer.merge(world, unordered)
     return explorer.choose()
 
 
