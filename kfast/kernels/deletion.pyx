@@ -50,21 +50,23 @@ cdef inline int states_of_row(row_t row) noexcept nogil:
 def deletion_status(
     columns_t columns,
     const int32_t[::1] rows,  # IN      (n,)    partition rows of one topic
-    Py_ssize_t hint,          # where a replica was being deleted when last asked
+    Py_ssize_t hint,          # where a replica was being deleted when last asked; -1: unknown
 ):
     """Look at the deletion of one topic; returns (status, hint).
 
-    While a replica is being deleted nothing else matters, so the search begins at `hint` and ends
-    at the first: asking after each of many answers costs one pass in all. Any hint gives the same
-    status.
+    While a replica is being deleted nothing else matters where every replica has a state, which a
+    look without a hint finds out. With one, the search begins there and ends at the first replica
+    that is being deleted: asking after each of many answers costs one pass in all.
     """
     first = columns.first
     cdef Py_ssize_t n = rows.shape[0]
     cdef Py_ssize_t i
-    cdef Py_ssize_t at = 0
+    cdef Py_ssize_t at
+    cdef Py_ssize_t place = 0
     cdef int seen
     cdef int status = 0
     cdef bint all_successful = True
+    cdef bint look_at_all = hint < 0
     if hint < 0 or hint >= n:
         hint = 0
     with nogil:
@@ -73,18 +75,19 @@ def deletion_status(
             row = row_at(first, rows[at])
             seen = states_of_row(row)
             if (seen >> R_DELETION_STARTED) & 1:
-                status = SOME_STARTED
-                break
+                status |= SOME_STARTED
+                place = at
+                if not look_at_all:
+                    break
             all_successful = all_successful and not seen & ~(1 << R_DELETION_SUCCESSFUL)
             if (seen >> R_DELETION_INELIGIBLE) & 1:
                 status |= SOME_INELIGIBLE
             if (seen >> R_NO_ENTRY) & 1:
                 status |= SOME_WITHOUT_ENTRY
         else:
-            at = 0
             if all_successful:
                 status |= ALL_SUCCESSFUL
-    return status, at
+    return status, place
 
 
 def slots_in_state(

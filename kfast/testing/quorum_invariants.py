@@ -78,7 +78,7 @@ def counters_are_what_they_count(state: ClusterState) -> None:
 
 
 def masks_fit_the_slots(state: ClusterState) -> None:
-    """Masks speak of slots in use, each broker has one slot; the leader is a replica."""
+    """Masks speak of slots in use, each broker has one slot; the leader is a replica or in sync."""
     rows = used_rows(state)
     records = state.records[rows]
     used = first_slots(records["n_slots"])
@@ -95,8 +95,9 @@ def masks_fit_the_slots(state: ClusterState) -> None:
     require((ordered[:, 1:] != ordered[:, :-1]).all(axis=1), "one slot a broker", state, rows)
     leader = records["leader"].astype(np.int64)
     assigned = slots < records["n_replicas"][:, None]
-    leads = ((brokers == leader[:, None]) & assigned).any(axis=1)
-    require((leader == NO_LEADER) | leads, "the leader is a replica", state, rows)
+    in_sync = (records["isr"].astype(np.uint64)[:, None] >> slots.astype(np.uint64)) & 1 != 0
+    leads = ((brokers == leader[:, None]) & (assigned | in_sync)).any(axis=1)
+    require((leader == NO_LEADER) | leads, "the leader is a replica or in sync", state, rows)
 
 
 def lists_are_disjoint(state: ClusterState) -> None:

@@ -78,13 +78,13 @@ class FittedTimes:
     @cached_property
     def parameters(self) -> pa.Table:
         """Table of every parameter (`schema.TIMELINE_FITTED`)."""
-        found = list(self.params.by_name.values())
+        parameters = list(self.params.by_name.values())
         columns: dict[str, list[Any]] = {
-            name: [getattr(one, name) for one in found]
+            name: [getattr(one, name) for one in parameters]
             for name in ("name", "unit", "value", "low", "high", "source")
         }
-        columns["rows"] = [self.rows[one.name] for one in found]
-        columns["log_level"] = [self.log_levels.get(one.name) for one in found]
+        columns["rows"] = [self.rows[one.name] for one in parameters]
+        columns["log_level"] = [self.log_levels.get(one.name) for one in parameters]
         return TIMELINE_FITTED.table({
             name: pa.array(columns[name], TIMELINE_FITTED.schema.field(name).type)
             for name in columns
@@ -148,13 +148,13 @@ class _System:
 
     def scales(self, values: Floats) -> Floats:
         """(n,) what an error of a row is measured by: its predicted length, or its resolution."""
-        found: Floats = np.maximum(self.counts @ values, self.resolution)
-        return found
+        scales: Floats = np.maximum(self.counts @ values, self.resolution)
+        return scales
 
     def residuals(self, values: Floats, scales: Floats) -> Floats:
         """(n,) relative errors."""
-        found: Floats = np.abs(self.lengths - self.counts @ values) / scales
-        return found
+        errors: Floats = np.abs(self.lengths - self.counts @ values) / scales
+        return errors
 
 
 def fit_times(intervals: pa.Table, params: Any = None) -> FittedTimes:
@@ -219,8 +219,8 @@ def _touched(system: _System, values: Floats, chosen: Bits) -> Bits:
     parts = system.counts * values
     large = parts >= TOUCHES * np.maximum(parts.sum(axis=1), system.resolution)[:, None]
     fitted = np.array([name not in SETTINGS for name in system.names])
-    found: Bits = large & (system.counts > 0) & chosen[:, None] & fitted
-    return found
+    touched: Bits = large & (system.counts > 0) & chosen[:, None] & fitted
+    return touched
 
 
 def _groups(system: _System, values: Floats, inliers: Bits) -> list[list[int]]:
@@ -251,10 +251,10 @@ def _solve(
     factors = nnls(
         (columns / scales[:, None])[inliers], ((system.lengths - held) / scales)[inliers]
     )[0]
-    found = values.copy()
+    solution = values.copy()
     for group, factor in zip(groups, factors, strict=True):
-        found[group] = units[group] * factor
-    return found
+        solution[group] = units[group] * factor
+    return solution
 
 
 def _finished(
@@ -263,8 +263,8 @@ def _finished(
 ) -> FittedTimes:
     """The answer: values, ranges, and what is said of them."""
     touched, seen = (_touched(system, units, chosen) for chosen in (inliers, usable))
-    found, notes = dict(before.by_name), list[str]()
-    n_rows, levels = dict.fromkeys(found, 0), dict[str, str]()
+    by_name, notes = dict(before.by_name), list[str]()
+    n_rows, levels = dict.fromkeys(by_name, 0), dict[str, str]()
     for group in groups:
         names = [system.names[at] for at in group]
         used = [rows[at] for at in np.flatnonzero(touched[:, group].any(axis=1)).tolist()]
@@ -283,13 +283,13 @@ def _finished(
             value, ends = round(fitted[at]), (round(low * units[at]), round(high * units[at]))
             if len(used) < FEWEST_ROWS:
                 ends = before[name].low, before[name].high
-            found[name] = before[name].checked(
+            by_name[name] = before[name].checked(
                 value, min(ends[0], value), max(ends[1], value), source
             )
             n_rows[name] = len(used)
             if level := most_verbose(row["log_level"] for row in used):
                 levels[name] = level
-    params = Parameters(found)
+    params = Parameters(by_name)
     if verbose := [name for name, level in levels.items() if level == "TRACE"]:
         notes.append(f"logs at TRACE slow Kafka; so these are less at INFO: {', '.join(verbose)}")
     return FittedTimes(
@@ -328,11 +328,11 @@ def predicted_lengths(
 ) -> tuple[list[int], list[int], list[int]]:
     """Microseconds of every interval by the values of parameters, and by both ends of ranges."""
     system = _System.of(intervals.to_pylist())
-    found = []
+    lengths = []
     for end in ("value", "low", "high"):
         values = np.array([getattr(params[name], end) for name in system.names], np.float64)
-        found.append(np.rint(system.counts @ values / 1000).astype(np.int64).tolist())
-    value, low, high = found
+        lengths.append(np.rint(system.counts @ values / 1000).astype(np.int64).tolist())
+    value, low, high = lengths
     return value, low, high
 
 

@@ -199,14 +199,16 @@ Samples = npt.NDArray[np.int64] | None
 def _difference(reference: Samples, values: Samples, *, in_seconds: bool) -> Row:
     """One measure of two variants, and what it differs by, sample by sample."""
     row: Row = {"samples": None, "lower_samples": None}
-    found: dict[str, Samples] = {"reference_value": reference, "value": values, "difference": None}
+    samples_of: dict[str, Samples] = {
+        "reference_value": reference, "value": values, "difference": None,
+    }
     if reference is not None and values is not None:
-        found["difference"] = values - reference
+        samples_of["difference"] = values - reference
         row = {
             "samples": values.size - 1,
             "lower_samples": int((values[1:] < reference[1:]).sum()),
         }
-    for name, each in found.items():
+    for name, each in samples_of.items():
         numbers: tuple[int | None, ...] = (None,) * 3
         if each is not None:
             numbers = percentiles(each)

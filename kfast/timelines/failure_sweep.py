@@ -173,8 +173,8 @@ def timed_rows(
             draws[key] = question.draw(*key)
         return _measured(recorder, number, rows, question, draws[key])
 
-    with _mapped(measured, list(_failures(failures)), threads) as found:
-        yield from found
+    with _mapped(measured, list(_failures(failures)), threads) as rows_of_failures:
+        yield from rows_of_failures
 
 
 def _failures(scenarios: Scenarios) -> Iterator[Run]:

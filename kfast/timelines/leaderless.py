@@ -54,24 +54,24 @@ def leaderless_table(parts: Sequence[SampledLed], lost: int) -> pa.Table:
 
 def _instants(parts: Sequence[SampledLed]) -> Ints:
     """Instants at which something changes: those of the central sample first, 0 among them."""
-    own, others = [np.zeros(1, np.int64)], list[Ints]()
+    own, of_other_samples = [np.zeros(1, np.int64)], list[Ints]()
     for samples, led in parts:
         if not led.rows.size:
             continue
         for percent in OTHER_PERCENTS:
-            others.append(quantile(led, percent))
+            of_other_samples.append(quantile(led, percent))
         at = np.flatnonzero(samples == 0)
         if at.size:
             begin, end = led.begin[int(at[0]) : int(at[0]) + 2]
             central = Progressions(np.array([0, end - begin]), led.rows[begin:end].copy())
             own += [central.first, *(quantile(central, percent) for percent in CENTRAL_PERCENTS)]
     first = np.unique(np.concatenate(own))
-    rest = np.unique(np.concatenate([*others, first]))
+    rest = np.unique(np.concatenate([*of_other_samples, first]))
     room = MOST_INSTANTS - first.size
     if rest.size > room:
         rest = rest[np.linspace(0, rest.size - 1, room).round().astype(np.int64)]
-    found: Ints = np.unique(np.concatenate([first, rest]))
-    return found
+    instants: Ints = np.unique(np.concatenate([first, rest]))
+    return instants
 
 
 def _led_until(led: Progressions, instants: Ints) -> Ints:

@@ -210,19 +210,19 @@ class Parameters:
             return values
         if profile not in PROFILES:
             raise ArgumentError(f"profile is {shown(profile)}; right is {', '.join(PROFILES)}")
-        found = dict(PARAMETERS)
+        by_name = dict(PARAMETERS)
         for name, numbers in PROFILES[profile].items():
-            found[name] = found[name].checked(*numbers, f"profile {profile}")
-        return cls(found).replaced({} if values is None else values)
+            by_name[name] = by_name[name].checked(*numbers, f"profile {profile}")
+        return cls(by_name).replaced({} if values is None else values)
 
     def replaced(self, values: Mapping[str, str]) -> Parameters:
         """The same parameters with some replaced, as by `of`."""
         check_instance("params", values, Mapping)
-        found = dict(self.by_name)
+        by_name = dict(self.by_name)
         for name, text in values.items():
             _known(name)
-            found[name] = found[name].with_values(text, "given")
-        return Parameters(found)
+            by_name[name] = by_name[name].with_values(text, "given")
+        return Parameters(by_name)
 
     def __getitem__(self, name: str) -> Parameter:
         return self.by_name[name]
@@ -299,7 +299,7 @@ def read_params(path: str | os.PathLike[str], *, profile: str = "default") -> Pa
         name, data, msgspec.json.Decoder(_Entries), memoryview(data), f"{name}: no parameters: ",
         right,
     ).parameters
-    found = dict(Parameters.of(profile=profile).by_name)
+    by_name = dict(Parameters.of(profile=profile).by_name)
     seen = set[str]()
     for entry in entries:
         _known(entry.name)
@@ -307,8 +307,8 @@ def read_params(path: str | os.PathLike[str], *, profile: str = "default") -> Pa
             raise ArgumentError(f"{name}: {entry.name} comes twice")
         seen.add(entry.name)
         if entry.rows != 0:
-            found[entry.name] = _taken(found[entry.name], entry)
-    return Parameters(found)
+            by_name[entry.name] = _taken(by_name[entry.name], entry)
+    return Parameters(by_name)
 
 
 def _taken(one: Parameter, entry: _Entry) -> Parameter:

@@ -31,9 +31,9 @@ def shrunk_instants(recording: Recording, times: Times, sample: int) -> Ints:
     began, end = times.shrunk.begin[sample : sample + 2]
     instants = progression_instants(times.shrunk.rows[began:end])
     assert instants.size == places.size, "a partition has an instant, and an instant a partition"
-    found = np.full(recording.rows.size, NEVER, np.int64)
-    found[places] = instants
-    return found
+    shrunk_at = np.full(recording.rows.size, NEVER, np.int64)
+    shrunk_at[places] = instants
+    return shrunk_at
 
 
 def _zookeeper_places(recording: Recording) -> Ints:

@@ -134,30 +134,32 @@ def timeline_growth(
         "partitions", partitions)]
     brokers = arguments.whole("brokers", brokers, 2, 2**31 - 1)
     names, kinds = _listed("controllers", controllers), _listed("failures", failures)
-    for what, given, right in (("controllers", names, CONTROLLERS), ("failures", kinds, FAILURES)):
-        for one in given:
+    for what, chosen, right in (("controllers", names, CONTROLLERS), ("failures", kinds, FAILURES)):
+        for one in chosen:
             if one not in right:
                 raise ArgumentError(f"{what} has {shown(one)}; right is one of {', '.join(right)}")
-    asked = {"params": Parameters.of(params, profile=profile), "settings": Settings.of(settings),
-             "samples": samples, "seed": seed, "horizon": horizon, "loss": loss}
-    rows, levers, found = list[Row](), list[Row](), None
+    options = {
+        "params": Parameters.of(params, profile=profile), "settings": Settings.of(settings),
+        "samples": samples, "seed": seed, "horizon": horizon, "loss": loss,
+    }
+    rows, levers, failure_timeline = list[Row](), list[Row](), None
     total = len(sizes) * len(names) * len(kinds)
-    for planned, found in _failures(
-        sizes, names, elr, kinds, asked,
+    for planned, failure_timeline in _failures(
+        sizes, names, elr, kinds, options,
         {"brokers": brokers, "replication_factor": replication_factor, "topics": topics},
     ):
-        row = _row(planned, replication_factor, found)
+        row = _row(planned, replication_factor, failure_timeline)
         rows.append(row)
-        levers += [row | lever for lever in found.sensitivity.to_pylist()]
+        levers += [row | lever for lever in failure_timeline.sensitivity.to_pylist()]
         if progress is not None:
             progress(len(rows), total)
-    assert found is not None, "no list is empty"
+    assert failure_timeline is not None, "no list is empty"
 
     def place(row: Mapping[str, Any]) -> tuple[int, ...]:
         return names.index(row["controller"]), kinds.index(row["failure"]), row["partitions"]
 
     return TimelineGrowth(
-        found.question, rows_table(TIMELINE_GROWTH, sorted(rows, key=place)),
+        failure_timeline.question, rows_table(TIMELINE_GROWTH, sorted(rows, key=place)),
         rows_table(TIMELINE_GROWTH_SENSITIVITY, sorted(levers, key=place)),
     )
 
@@ -171,7 +173,7 @@ def _listed(name: str, values: Any) -> list[Any]:
 
 def _failures(
     sizes: Sequence[int], controllers: Sequence[str], elr: bool | None, failures: Sequence[str],
-    asked: Mapping[str, Any], cluster: Mapping[str, Any],
+    options: Mapping[str, Any], cluster: Mapping[str, Any],
 ) -> Iterator[tuple[_Planned, FailureTimeline]]:
     """Every failure; one cluster at a time is in memory, for large ones take gigabytes."""
     for size in sizes:
@@ -181,16 +183,16 @@ def _failures(
             for failure in failures:
                 yield _Planned(controller, failure, size), timeline(
                     state, state.broker_id[:1].tolist(), controller_fails=failure == "controller",
-                    **asked,
+                    **options,
                 )
 
 
-def _row(planned: _Planned, replication_factor: int, found: FailureTimeline) -> Row:
+def _row(planned: _Planned, replication_factor: int, failure_timeline: FailureTimeline) -> Row:
     """Row of one failure (`schema.TIMELINE_GROWTH`)."""
-    waits = dict.fromkeys(WAITS, 0) | found.waits
+    waits = dict.fromkeys(WAITS, 0) | failure_timeline.waits
     return {
-        **planned._asdict(), "n_brokers": found.state.n_brokers,
-        "replication_factor": replication_factor, "topics": found.state.n_topics,
+        **planned._asdict(), "n_brokers": failure_timeline.state.n_brokers,
+        "replication_factor": replication_factor, "topics": failure_timeline.state.n_topics,
         **{f"{name}_us": span for name, span in waits.items()},
-        **summary_row(0, found.broker_ids, found.measures),
+        **summary_row(0, failure_timeline.broker_ids, failure_timeline.measures),
     }

@@ -77,13 +77,13 @@ class CentralSample:
     def led_max(self, draws: Draws, settings: Settings | None = None) -> Ints:
         """(S,) when all are led that are led again; 0 where none is."""
         started, settings = self.recorder.started, settings or self.settings
-        found = np.zeros(draws.waits.size, np.int64)
+        led_max = np.zeros(draws.waits.size, np.int64)
         for schedule in schedules(started, settings, draws, controller=self.controller):
             recording, counts = self._record(schedule.groups)
             values = {name: drawn[schedule.samples] for name, drawn in draws.values.items()}
             times = times_of(recording, counts, schedule.starts, values, settings)
-            found[schedule.samples] = times.led.last
-        return found
+            led_max[schedule.samples] = times.led.last
+        return led_max
 
     def _record(self, groups: Groups) -> tuple[Recording, Counts]:
         if groups not in self._recorded:
@@ -211,9 +211,9 @@ def _halving(
     where brokers of KRaft take other operations together.
     """
     least = timed({name: low for name, (low, _) in bounds.items()})
-    found = {name: [low, high] for name, (low, high) in bounds.items() if 2 * least[name] <= end}
-    while open_bounds := {name: both for name, both in found.items() if both[1] - both[0] > 1}:
+    ranges = {name: [low, high] for name, (low, high) in bounds.items() if 2 * least[name] <= end}
+    while open_bounds := {name: both for name, both in ranges.items() if both[1] - both[0] > 1}:
         middles = {name: sum(both) // 2 for name, both in open_bounds.items()}
         for name, instant in timed(middles).items():
-            found[name][2 * instant > end] = middles[name]
-    return {name: low for name, (low, _) in found.items()}
+            ranges[name][2 * instant > end] = middles[name]
+    return {name: low for name, (low, _) in ranges.items()}

@@ -69,7 +69,7 @@ class Settings:
         """
         if isinstance(values, cls):
             return values
-        found: dict[str, int] = {}
+        by_field: dict[str, int] = {}
         if values is not None:
             check_instance("settings", values, Mapping)
             for name, value in values.items():
@@ -77,8 +77,8 @@ class Settings:
                     near = difflib.get_close_matches(str(name), SETTINGS, n=1, cutoff=0.0)[0]
                     raise ArgumentError(f"setting {shown(name)} is unknown; the nearest is {near}")
                 lowest = 0 if name.startswith("broker.heartbeat") else 1
-                found[SETTINGS[name]] = arguments.whole(name, value, lowest, LARGEST_MS)
-        settings = cls(**found)
+                by_field[SETTINGS[name]] = arguments.whole(name, value, lowest, LARGEST_MS)
+        settings = cls(**by_field)
         settings.check()
         return settings
 

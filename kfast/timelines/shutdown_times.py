@@ -131,11 +131,11 @@ def _zookeeper(
     times = timed(shutdown.departure + 1)
     _add_stops(times, shutdown, released, stopped)
 
-    def told(samples: slice) -> Ints:
+    def followers_at(samples: slice) -> Ints:
         return _told_by_requests(shutdown, steps, times, values, samples)
 
     return ShutdownTimes(
-        times, starts, released, stopped, *_gaps(shutdown, times, told, released, bytes_in)
+        times, starts, released, stopped, *_gaps(shutdown, times, followers_at, released, bytes_in)
     )
 
 
@@ -215,11 +215,11 @@ def _quorum(
     stopped = released + values["stop"][:, None]
     _add_stops(times, shutdown, released, stopped)
 
-    def told(samples: slice) -> Ints:
+    def followers_at(samples: slice) -> Ints:
         return _told_by_takes(shutdown, counts, times, which, values, samples)
 
     return ShutdownTimes(
-        times, starts, released, stopped, *_gaps(shutdown, times, told, released, bytes_in)
+        times, starts, released, stopped, *_gaps(shutdown, times, followers_at, released, bytes_in)
     )
 
 
@@ -298,12 +298,13 @@ def _add_stops(times: Times, shutdown: Shutdown, released: Ints, stopped: Ints) 
 
 
 def _gaps(
-    shutdown: Shutdown, times: Times, told: Callable[[slice], Ints], released: Ints,
+    shutdown: Shutdown, times: Times, followers_at: Callable[[slice], Ints], released: Ints,
     bytes_in: Ints | None,
 ) -> tuple[Ints, Ints, Ints, Ints | None]:
     """`gone`, `leaderless`, `offline_gone` and `leaderless_bytes`, some samples at a time.
 
-    `told` says when old leaders become followers; those that are not told lead until they may go.
+    `followers_at` says when old leaders become followers; those that are not told lead until they
+    may go.
     """
     recording, led = shutdown.recording, led_places(shutdown.recording)
     lost = np.flatnonzero(recording.lost)
@@ -318,7 +319,7 @@ def _gaps(
     first, at_once = np.zeros(lost.size, np.int64), max(MOST_INSTANTS // max(lost.size, 1), 1)
     for begin in range(0, n, at_once):
         samples = slice(begin, min(begin + at_once, n))
-        gone = np.minimum(told(samples), _by_old_leader(shutdown, released[samples]))
+        gone = np.minimum(followers_at(samples), _by_old_leader(shutdown, released[samples]))
         offline_gone[samples] = gone[:, offline].sum(axis=1)
         for at, sample in enumerate(range(n)[samples]):
             instants, _ = led_instants(led, times, sample)

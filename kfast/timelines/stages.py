@@ -96,5 +96,5 @@ def median_broker(times: Ints) -> Ints:
     if not times.shape[1]:
         return np.zeros(times.shape[0], np.int64)
     middle = (times.shape[1] - 1) // 2
-    found: Ints = np.partition(times, middle, axis=1)[:, middle]
-    return found
+    medians: Ints = np.partition(times, middle, axis=1)[:, middle]
+    return medians

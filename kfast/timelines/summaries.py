@@ -163,10 +163,10 @@ def slowest(
     schedule: Schedule, recording: Recording, times: Times
 ) -> tuple[str | None, int | None]:
     """What the partition that is led last waits for most, and its leader; in the central sample."""
-    found = longest_wait(schedule, times)
-    if found is None:
+    wait = longest_wait(schedule, times)
+    if wait is None:
         return None, None
-    spans, broker = found
+    spans, broker = wait
     return max(spans, key=lambda name: spans[name]), int(recording.state.broker_id[broker])
 
 

@@ -155,8 +155,11 @@ def assert_invariants(partition, before, changes, elr_on):
     isr, elr, leader = partition["isr"], partition.get("elr", []), partition["leader"]
     assert len({*isr, *elr}) == len(isr) + len(elr)
     assert len(partition.get("last_known_elr", [])) <= 1
-    assert set(isr) <= set(partition["replicas"])
-    assert leader == -1 or leader in partition["replicas"]
+    known = {*partition["replicas"], *(before["isr"] if before else ())}
+    if len(changes) > 1:  # docs/kraft.md, section 13: the second record undoes part of the first
+        known.update(before["replicas"])
+    assert set(isr) <= known
+    assert leader == -1 or leader in partition["replicas"] or leader in isr
     if before is not None:
         grown = partition["partition_epoch"] - before["partition_epoch"]
         assert grown >= len(changes)
@@ -218,6 +221,25 @@ def test_kfast_and_its_twin_agree_after_every_event(profile, met):
             assert run_case(case, make)[1] == [], seed
         else:
             run_with_counts(case, make)
+
+
+def test_a_lost_directory_ends_a_reassignment_and_elects_whom_it_removes():
+    """Section 13's note, met by a long run: the second record is made from what the first changes.
+
+    The leader is outside the replicas then, in Kafka too.
+    """
+    case = random_case(
+        1651523589, "kraft-4.3", n_brokers=5, n_partitions=4, n_events=N_EVENTS,
+        kind=EveryRuleSequence,
+    )
+    check_invariants(case)
+    led_from_outside = [
+        (step["event"]["op"], partition["replicas"], partition["isr"], partition["leader"])
+        for step in case["events"] for partition in step["expect"].get("partitions", {}).values()
+        if partition and partition["leader"] not in (-1, *partition["replicas"])
+    ]
+    assert led_from_outside == [("assign_replicas_to_dirs", [101], [105], 105)]
+    assert run_case(case, CheckedController)[1] == []
 
 
 @pytest.mark.parametrize("journal", ["full", "counts"])

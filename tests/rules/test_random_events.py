@@ -119,6 +119,7 @@ def test_kfast_and_its_twin_agree_after_every_event(seed, with_store, met):
     pytest.param(730574468, True, "zk-2.0", 14, id="a node of reassignments in another order"),
     pytest.param(1493610, True, "zk-2.4", 2, id="an ISR is reported of a record that has changed"),
     pytest.param(936444765, False, "zk-2.0", 192, id="two replicas join an assignment at once"),
+    pytest.param(494813472, True, "zk-1.1", 93, id="a waiting topic has a replica without a state"),
 ])
 def test_what_long_runs_met_is_mended(seed, with_store, profile, events):
     """Sequences in which kfast and its twin once parted."""

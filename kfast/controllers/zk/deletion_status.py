@@ -1,7 +1,9 @@
 """How far the deletion of each topic is, asked again after every answer of a broker.
 
 Nothing of it is kept but where a replica was last seen being deleted: while it still is, its topic
-waits, and nothing else of the topic matters.
+waits, and nothing else of the topic matters. A replica without a state would: so a topic has a
+hint only after all its replicas were looked at, until a reassignment fails between assigning
+replicas and starting them.
 
 Source: docs/controller.md, section 6.12; Kafka 3.9, `TopicDeletionManager.resumeDeletions`.
 """
@@ -20,14 +22,14 @@ SOME_STARTED, SOME_INELIGIBLE, ALL_SUCCESSFUL, SOME_WITHOUT_ENTRY = 1, 2, 4, 8
 
 
 class DeletionHints:
-    """Per topic row, where to look first. Any hint, or none, gives the same answers."""
+    """Per topic row whose replicas all have states, where to look first."""
 
     def __init__(self) -> None:
         self._place: dict[int, int] = {}
         self._row: dict[int, int] = {}
 
     def clear(self) -> None:
-        """Forget all topics: rows have moved, or the controller is another one."""
+        """Forget all topics: rows have moved, the controller is another one, or states may lack."""
         self._place.clear()
         self._row.clear()
 
@@ -55,7 +57,9 @@ class DeletionHints:
     def status(self, state: ClusterState, topic: int) -> int:
         """Status of a topic row, in bits; the hint moves to a replica that is being deleted."""
         rows = state.lookup.rows_of_topic(topic)
-        status, place = kernel.deletion_status(state.columns, rows, self._place.get(topic, 0))
+        status, place = kernel.deletion_status(state.columns, rows, self._place.get(topic, -1))
+        if status & SOME_WITHOUT_ENTRY:
+            return int(status)
         if status & SOME_STARTED and topic not in self._row:
             # Answers come in ascending broker id: the last of them is waited for the longest.
             assigned = np.arange(state.n_slots) < state.records["n_replicas"][rows][:, None]

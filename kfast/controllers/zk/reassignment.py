@@ -298,6 +298,7 @@ def start_or_continue(
             _start_or_complete(engine, rows[place], targets and targets.of(place))
         except EventFailed as failed:
             failures[int(rows[at])] = failed.error
+            engine.deletion_hints.clear()  # replicas that it assigned may have no state
             if end_at_error:
                 break
         finally:
@@ -627,6 +628,9 @@ def _reassign_legacy(engine: ZkEngine, row: int) -> None:
             _complete_legacy(engine, row)
         else:
             _begin_legacy(engine, row)
+    except EventFailed:
+        engine.deletion_hints.clear()  # replicas that it assigned may have no state
+        raise
     finally:
         engine.journal.prefix = ""
 
