@@ -106,6 +106,16 @@ def test_who_led_before_the_log_stays_open_until_a_line_tells(version, seed, tmp
     assert found.counts["predicted"] > 3 * (found.counts["adopted"] + found.counts["unknown"])
 
 
+@pytest.mark.parametrize("version", ["1.1", "2.4"])
+def test_isrs_that_only_the_requests_name_are_all_live_replicas_or_unknown(version, tmp_path):
+    """Up to 2.6 controller.log names the partitions at DEBUG; what leaders wrote, it does not."""
+    logged = a_cluster_from_before(version, 2)
+    logged.log.save(tmp_path)
+    found = replay(tmp_path, profile=f"zk-{version}")
+    assert [str(one) for one in found.contradictions] == []
+    assert found.counts["predicted"] > 560
+
+
 NOTHING_YET = "partition  ar  isr  leader  epoch  state"
 CACHED = ("INFO [Broker id=2] Add {n} partitions and deleted 0 partitions from metadata cache in "
           "response to UpdateMetadata request sent by controller 1 epoch {epoch} with correlation "

@@ -52,8 +52,10 @@ class ClusterView:
         Terms, by `id`, whose ISR changes no line of their controller would show.
     hidden_at : int
         Last line of such a term.
+    changed_at : dict
+        Line at which the ISR of a partition was changed, where no line says to what.
     stated_at : dict
-        Last line that says the ISR of a partition.
+        Last line that says the ISR of a partition, and agrees.
     hidden_changes : list of int
         Lines at which ISRs were changed of partitions that no line names.
     unnamed : frozenset of str
@@ -77,6 +79,7 @@ class ClusterView:
     sessions: dict[int, tuple[int, Any]] = field(default_factory=dict)
     unlogged: frozenset[int] = frozenset()
     hidden_at: int = -1
+    changed_at: dict[Partition, int] = field(default_factory=dict)
     stated_at: dict[Partition, int] = field(default_factory=dict)
     hidden_changes: list[int] = field(default_factory=list)
     unnamed: frozenset[str] = frozenset()
@@ -104,7 +107,9 @@ class ClusterView:
         for partition in partitions:
             if self.is_unassigned(partition):
                 reason = UNASSIGNED
-            elif self.stated_at.get(partition, -1) < self.hidden_at:
+            elif self.stated_at.get(partition, -1) < max(
+                self.hidden_at, self.changed_at.get(partition, -1)
+            ):
                 reason = reason or BELOW_LEVEL
             else:
                 return ""

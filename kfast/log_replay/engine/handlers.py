@@ -276,6 +276,8 @@ def _leaders_wrote(simulation: Simulation, event: LogEvent) -> list[int]:
         record = simulation.stored_record(row)
         assert record is not None
         members = record.isr if isr is None else isr
+        if isr is None and row not in simulation.unread:  # No line says it: all have caught up.
+            members = (*members, *(b for b in _online(simulation, row) if b not in members))
         possibility = simulation.possibility[row]
         n_writes = event.fields.get("n_writes", {}).get(possibility.partition, 0)
         least = record.version + max(set(members) != set(record.isr), n_writes)

@@ -143,6 +143,12 @@ class Checker:
         ran = run_event(self.world, event)
         if event.kind == "hidden_isr":
             self.cluster_view.hidden_changes.append(event.at)
+        if event.kind == "isr" and event.fields.get("notified"):
+            named = event.fields.get("updates", {})
+            self.cluster_view.changed_at.update(
+                (partition, event.at) for partition in event.fields["partitions"]
+                if partition not in named
+            )
         self.watcher.note(ran, self.world.simulation)
         self.decisions.note(ran, describe(event), self.world.simulation)
         self._note_sources(ran)
@@ -285,10 +291,13 @@ class Checker:
         for partition, fields in subjects(line):
             rows = simulation.rows_of(partition) or simulation.freed.get(partition, [])
             if rows:
-                for check in compare(case._replace(fields=fields, row=rows[0])):
+                checks = compare(case._replace(fields=fields, row=rows[0]))
+                for check in checks:
                     self._judge(number, partition, check)
                 record = fields.get("record")
-                if record is not None and record.isr is not None:
+                if record is not None and record.isr is not None and all(
+                    agrees(check) for check in checks if check.field in ("leader", "isr")
+                ):
                     self.cluster_view.stated_at[partition] = number
             elif line.actor == "broker" and not simulation.ran:
                 self.facts.append(Fact(number, "partition", name_of(partition), "exists", None,
