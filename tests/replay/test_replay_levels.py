@@ -394,6 +394,24 @@ def test_isr_changes_while_a_topic_is_being_deleted_are_no_part_of_it(version, t
     assert "leaders change 3 ISRs (not named)" in found.timeline["what"].to_pylist()
 
 
+@pytest.mark.parametrize("version", ["2.4", "2.8", "3.9"])
+def test_a_reassignment_that_is_called_off_is_told_by_what_is_stored(version, tmp_path):
+    """At INFO no line announces it: the assignment is stored as it was before it began.
+
+    Kafka 3.9, KafkaController.scala, `updateCurrentReassignment`.
+    """
+    state = read_state(BEFORE, brokers=[1, 2, 3, 4], controller_id=-1,
+                       leader_recovery_supported=version == "3.9")
+    logged = LoggedController(state, version)
+    logged.fail_over(1)
+    logged.create_topics({"t": [[3]]})
+    logged.reassign("t", 0, [1, 3])
+    logged.cancel("t", 0)
+    found = replay(at_info(logged, tmp_path), profile=version)
+    assert [str(one) for one in found.contradictions] == []
+    assert found.timeline["what"].to_pylist()[-1] == "t-0 is reassigned to 3"
+
+
 LIVE = sorted((Path(__file__).parents[1] / "support/data/live_logs").glob("*.tar.gz"))
 
 

@@ -48,9 +48,8 @@ def _sent(view: ClusterView, line: Statement) -> Iterator[Claim]:
     absent = None if latest is not None and latest.event.kind == "resume" else MISSING
     for at, (kind, value) in enumerate(zip(names, logged, strict=True)):
         predicted = absent if found is None else found[at]
-        yield Claim(kind, subject, value, predicted) if isinstance(value, frozenset) else (
-            view.count(kind, subject, value, predicted)
-        )
+        is_open = predicted is MISSING or not isinstance(value, frozenset)
+        yield (view.count if is_open else Claim)(kind, subject, value, predicted)
 
 
 def _hidden(view: ClusterView, line: Statement) -> tuple[Any, ...] | None:

@@ -105,7 +105,6 @@ class _Writer:
             statement = self.statements[number]
             if statement.kind in ("caught_up", "assignment_updating"):
                 self.moving.add(statement.fields["partition"])
-            self._note_assignment(statement)
             if statement.kind in OPENING:
                 self._failover(number)
             elif statement.kind == "scheduler_started":
@@ -130,6 +129,7 @@ class _Writer:
                 self._reassign(number, statement)
             elif statement.kind == "epoch_updated" and "reassign" not in kinds:
                 self._reassign_again(number, statement.fields["partition"])
+            self._note_assignment(statement)
 
     def _with_trigger(self, fields: dict[str, Any], statement: Statement) -> dict[str, Any]:
         """Up to 2.3 an election does not say its trigger: the check that it follows right away."""
@@ -322,8 +322,15 @@ class _Writer:
         return any(begin <= batch.time <= end + TIE_MS for begin, end in self.unanswered)
 
     def _begins_move(self, partition: Partition, stored: Assigned) -> bool:
-        """Whether an assignment that was stored begins a reassignment; else it ends one."""
-        if not stored.adding and not stored.removing and partition in self.moving:
+        """Whether an assignment that was stored begins a reassignment; else it ends one.
+
+        One that is called off is stored first as it was before it began.
+        """
+        before = self.assigned.get(partition, stored)
+        target = tuple(b for b in before.replicas if b not in before.removing)
+        if not stored.adding and not stored.removing and partition in self.moving and (
+            stored.replicas == target
+        ):
             self.moving.discard(partition)
             return False
         self.moving.add(partition)
