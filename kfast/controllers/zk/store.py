@@ -167,9 +167,13 @@ class Store:
         }
         members = arguments.broker_ids("isr", isr)
         arguments.check_range("isr", members, 0, MAX_INT)
-        row = self._row(topic, partition)
+        record = Leadership(isr=tuple(members.tolist()), **fields)
+        self.replace(self._row(topic, partition), record)
+
+    def replace(self, row: int, record: Leadership) -> None:
+        """Put a record in the place of what is stored of a row."""
         self._undecodable.discard(row)
-        self._records[row] = Leadership(isr=tuple(members.tolist()), **fields)
+        self._records[row] = record
 
     def put_garbage(self, topic: str, partition: int) -> None:
         """Make a record undecodable."""
@@ -183,7 +187,10 @@ class Store:
 
     def get(self, topic: str, partition: int) -> Leadership | Undecodable | None:
         """Record of a partition; None where there is none."""
-        row = self._row(topic, partition)
+        return self.get_row(self._row(topic, partition))
+
+    def get_row(self, row: int) -> Leadership | Undecodable | None:
+        """Record of a partition row; None where there is none."""
         return UNDECODABLE if row in self._undecodable else self._records.get(row)
 
     def records(self) -> dict[tuple[str, int], Leadership | Undecodable]:

@@ -18,8 +18,7 @@ from kfast.log_replay.engine.simulation import Ran, Simulation
 from kfast.log_replay.engine.stored_records import lent, write_isr
 from kfast.log_replay.engine.topic_deletion import delete, deleted, queue, topic_names
 from kfast.log_replay.events.events import LogEvent
-from kfast.log_replay.wording.values import Partition
-from kfast.schema import FLAG_BEING_REASSIGNED
+from kfast.schema import FLAG_ASSIGNED, FLAG_BEING_REASSIGNED, FLAG_HAS_LEADERSHIP
 
 Result = Outcome | list[Outcome] | None
 """What the calls of an event lead to: most events are one call, or none."""
@@ -341,23 +340,36 @@ def _hidden_isr(simulation: Simulation, event: LogEvent) -> list[int]:
     state = simulation.state
     if np.any(state.records["flags"] & FLAG_BEING_REASSIGNED):
         return []
-    behind: dict[Partition, list[int]] = {}
-    for partition in list(simulation.rows):
-        for row in simulation.rows_of(partition):
-            record = simulation.stored_record(row)
-            up = _online(simulation, row)
-            if record is not None and record.leader in up and set(up) != set(record.isr):
-                behind.setdefault(partition, []).append(row)
+    rows = _rows_behind(simulation)
     simulation.hidden += event.fields["n"]
-    if simulation.hidden < len(behind):
+    if simulation.hidden < len({simulation.possibility[row].partition for row in rows}):
         return []
     simulation.hidden = 0
-    rows = [row for some in behind.values() for row in some]
     for row in rows:
         record = simulation.stored_record(row)
         assert record is not None
         write_isr(simulation, row, _online(simulation, row), record.version + 1)
     return rows
+
+
+def _rows_behind(simulation: Simulation) -> list[int]:
+    """Rows whose leader is live, and whose live replicas are not their ISR."""
+    state, unread = simulation.state, simulation.unread
+    present = FLAG_ASSIGNED | FLAG_HAS_LEADERSHIP
+    rows = np.flatnonzero(state.records["flags"] & present == present).astype(np.int32)
+    records = state.records[rows]
+    slots = np.arange(state.n_slots, dtype=np.uint64)
+    is_live = (state.live_slots(rows)[:, np.newaxis] >> slots & np.uint64(1)).astype(np.bool_)
+    is_live &= slots < records["n_replicas"][:, np.newaxis]
+    in_isr = (records["isr"][:, np.newaxis] >> slots & np.uint64(1)).astype(np.bool_)
+    leads = state.replicas[rows] == records["leader"][:, np.newaxis]
+    is_behind = (is_live & leads).any(axis=1) & (is_live != in_isr).any(axis=1)
+    behind = [row for row in rows[is_behind].tolist() if row not in unread]
+    for row, record in unread.items():
+        up = _online(simulation, row)
+        if record.leader in up and set(up) != set(record.isr):
+            behind.append(row)
+    return behind
 
 
 def _online(simulation: Simulation, row: int) -> list[int]:

@@ -66,7 +66,7 @@ def lent(simulation: Simulation, event: LogEvent) -> Iterator[None]:
         simulation.read_records()
     store = Store(simulation.state)
     for row, record in simulation.unread.items():
-        store.put(*_name(simulation, row), **dataclasses.asdict(record))
+        store.replace(row, record)
     concerned = set(simulation.unread) | _moving(simulation)
     for partition in event.fields.get("targets", ()):
         concerned.update(simulation.rows_of(partition))
@@ -88,11 +88,6 @@ def _resumes_many(simulation: Simulation, event: LogEvent) -> bool:
     return event.kind in RESUMES and simulation.state.n_reassigned > 1
 
 
-def _name(simulation: Simulation, row: int) -> tuple[str, int]:
-    state = simulation.state
-    return state.topic[int(state.topic_row[row])].as_py(), int(state.partition[row])
-
-
 def _moving(simulation: Simulation) -> set[int]:
     """Rows that are being reassigned."""
     flags = simulation.state.records["flags"]
@@ -107,7 +102,7 @@ def _take_back(simulation: Simulation, store: Store, rows: set[int]) -> None:
         cached = simulation.state.leadership(row)
         if cached is None:
             continue
-        record = store.get(*_name(simulation, row))
+        record = store.get_row(row)
         if isinstance(record, Leadership) and not _same(record, cached):
             simulation.unread[row] = record
 
