@@ -16,6 +16,7 @@ import pytest
 import kfast
 from kfast.log_replay import replay
 from kfast.log_replay.comparison.facts import BELOW_LEVEL, UNASSIGNED
+from tests.replay.test_replay_random import tell_at_random
 from tests.support.log_writer import LoggedController
 from tests.support.states import read_state
 
@@ -410,6 +411,55 @@ def test_a_reassignment_that_is_called_off_is_told_by_what_is_stored(version, tm
     found = replay(at_info(logged, tmp_path), profile=version)
     assert [str(one) for one in found.contradictions] == []
     assert found.timeline["what"].to_pylist()[-1] == "t-0 is reassigned to 3"
+
+
+def creation(logged: LoggedController) -> None:
+    """New replicas come online: everybody has been told of them."""
+    logged.create_topics({"t": [[1, 4], [4, 1]]})
+
+
+def refused_deletion(logged: LoggedController) -> None:
+    """Replicas of a topic that cannot be deleted yet go offline, and nobody is asked anything."""
+    logged.delete(["t"])
+    logged.refuse("t", 4)
+    logged.acknowledge(["t"])
+
+
+def completed_reassignment(logged: LoggedController) -> None:
+    """Replicas are dropped, and the new assignment is announced."""
+    logged.reassign("t", 0, [2, 1])
+    logged.catch_up([2, 3], reassigned=(("t", 0), [2, 1]))
+
+
+def waiting_reassignment(logged: LoggedController) -> None:
+    """It waits for a replica, and nothing is announced before its end."""
+    logged.reassign("t", 0, [2, 1])
+
+
+@pytest.mark.parametrize("last", [
+    creation, refused_deletion, completed_reassignment, waiting_reassignment,
+])
+@pytest.mark.parametrize("version", ["2.0", "2.4"])
+def test_isr_changes_are_told_apart_from_what_an_event_announces(version, last, tmp_path):
+    """Up to 2.6 only UpdateMetadata lines tell of them; they follow those of any other event."""
+    logged = LoggedController(read_state(BEFORE, brokers=[1, 2, 3, 4], controller_id=-1), version)
+    logged.fail_over(1)
+    if last is not creation:
+        logged.create_topics({"t": [[1, 4]]})
+    logged.change_brokers(failed=[3])
+    logged.change_brokers(started=[3])
+    last(logged)
+    logged.catch_up([3])
+    found = replay(at_info(logged, tmp_path), profile=f"zk-{version}")
+    assert [str(one) for one in found.contradictions] == []
+
+
+@pytest.mark.parametrize("version", ["2.4", "2.8", "3.9"])
+def test_an_unlogged_isr_and_who_led_before_the_log_are_found_together(version, tmp_path):
+    """The record with which fewest lines are wrong is another one before the write is known."""
+    found = replay(at_info(tell_at_random(version, Random(214)), tmp_path))
+    assert [str(one) for one in found.contradictions] == []
+    assert found.counts["missing"] == 0
 
 
 LIVE = sorted((Path(__file__).parents[1] / "support/data/live_logs").glob("*.tar.gz"))

@@ -129,6 +129,9 @@ class _Writer:
                 self._reassign(number, statement)
             elif statement.kind == "epoch_updated" and "reassign" not in kinds:
                 self._reassign_again(number, statement.fields["partition"])
+            elif statement.kind == "epoch_updated" and self.events[-1:]:
+                self.events[-1].fields.setdefault("waiting", set()).add(
+                    statement.fields["partition"])
             self._note_assignment(statement)
 
     def _with_trigger(self, fields: dict[str, Any], statement: Statement) -> dict[str, Any]:
@@ -496,7 +499,10 @@ class _Writer:
             return not event.batches
         if event.kind == "brokers":
             return not event.batches or len(self.guess.registered) == 1
-        announced = sum(self.guess.is_lone_isr(b) for b in event.batches)
+        announced = sum(
+            self.guess.is_lone_isr(b) or bool(b.moved_away and b.n_partitions)
+            for b in event.batches
+        )
         if event.kind in MOVES:
             return announced < self._n_announced(event)
         if event.kind == "failover" and self.elected_until is not None:
@@ -515,4 +521,8 @@ class _Writer:
             return 1
         if event.fields.get("waits"):
             return len(set(event.fields.get("adding", ())) - self.guess.registered)
-        return len(event.fields["targets"])
+        waiting = event.fields.get("waiting", ())  # Up to 2.3: whose leader epoch it raised.
+        return sum(
+            len(set(target) - self.guess.registered) if partition in waiting else 1
+            for partition, target in event.fields["targets"].items()
+        )

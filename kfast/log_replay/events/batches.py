@@ -32,7 +32,8 @@ MOVES_PAUSE_MS = 5000
 """Replicas that one call moves are logged in one go: with a longer pause they are of two calls."""
 
 METADATA_PAUSE_MS = 1000
-"""Partitions of one UpdateMetadata are logged in one go: with a longer pause they are of two."""
+"""Partitions of one UpdateMetadata are logged in one go, right after replicas that were moved: with
+a longer pause they are of two calls."""
 
 
 @dataclass
@@ -51,6 +52,10 @@ class Batch:
         Partitions in it.
     online_again : set of int
         Brokers whose replicas were made Online though they were.
+    sends_nothing : bool
+        All its lines make new replicas Online, which their creation has told everybody.
+    moved_away : set of (topic, number)
+        Partitions of which a reassignment's replicas are gone.
     """
 
     time: int
@@ -66,6 +71,8 @@ class Batch:
     failed: list[int] = field(default_factory=list)
     shrunk: dict[Partition, int] = field(default_factory=dict)
     online_again: set[int] = field(default_factory=set)
+    sends_nothing: bool = True
+    moved_away: set[Partition] = field(default_factory=set)
 
     @property
     def only_metadata(self) -> bool:
@@ -96,6 +103,10 @@ def split_batches(
             partition, record = statement.fields["partition"], statement.fields["record"]
             ends = (ends or time - found[-1].end > METADATA_PAUSE_MS
                     or recipients.get(partition, record)[:4] != record[:4])
+        elif one and kind == "replica_moved":
+            ends = found[-1].sends_nothing or time - found[-1].end > METADATA_PAUSE_MS
+        if one and found and found[-1].moved_away:  # Its new assignment alone is announced.
+            ends = ends or statement.fields["partition"] not in found[-1].moved_away
         answering = _answering(statement)
         ends = ends or (answering is not None and answering != answered)
         goes_on = stage == LEADS and now == METADATA  # One follows the other in every call.
@@ -125,6 +136,9 @@ def _take(batch: Batch, statement: Statement, number: int) -> None:
     batch.end = statement.entry.time
     batch.statements.append(number)
     batch.kinds.add(kind)
+    batch.sends_nothing &= kind == "replica_moved" and (
+        (fields["before"], fields["after"]) == ("NewReplica", "OnlineReplica")
+    )
     if kind == "sent_update_metadata":
         batch.recipients, batch.n_partitions = frozenset(fields["brokers"]), fields["n"]
     elif kind == "sent_update_metadata_partition":
@@ -143,5 +157,7 @@ def _take(batch: Batch, statement: Statement, number: int) -> None:
         batch.failed.append(number)
     elif kind == "replica_moved" and fields["before"] == fields["after"] == "OnlineReplica":
         batch.online_again.add(fields["replica"])
+    elif kind == "replica_moved" and fields["after"] == "NonExistentReplica":
+        batch.moved_away.add(fields["partition"])
     elif kind == "shrunk":
         batch.shrunk[fields["partition"]] = fields["replica"]

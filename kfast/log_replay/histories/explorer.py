@@ -318,6 +318,19 @@ class Explorer:
             world.rebuild(dropped, [(p, simulation.row_of(p)) for p in chosen])
         return world
 
+    def keep_cheapest(self, world: World, partitions: Iterable[Partition]) -> None:
+        """Keep one possibility of each of some partitions in a world, the one that costs least."""
+        simulation = world.simulation
+        dropped: set[int] = set()
+        for partition in partitions:
+            costs = {
+                row: simulation.possibility[row].cost
+                + judge(simulation.possibility[row], world.traces.setdefault(row, Trace()))[0]
+                for row in simulation.rows.get(partition, ())
+            }
+            dropped |= costs.keys() - {min(costs, key=costs.__getitem__, default=-1)}
+        world.rebuild(dropped)
+
     def n_wrong(self, world: World, partitions: Iterable[Partition]) -> dict[Partition, float]:
         """How many checks of the stretch disagree in a world, by partition."""
         return {

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from kfast.log_replay.comparison.facts import WRITTEN
 from kfast.log_replay.comparison.worlds import World
 from kfast.log_replay.engine.handlers import MOST_WRITES
+from kfast.log_replay.engine.rows import Possibility
 from kfast.log_replay.events.events import LogEvent, is_hole
 from kfast.log_replay.histories.explorer import Explorer, Troubled
 from kfast.log_replay.histories.stretches import COST, Stretch, before_balancing, go_through
@@ -68,11 +69,14 @@ class Write:
 def find_writes(explorer: Explorer, before: World, troubled: Troubled) -> Troubled:
     """Put the writes that records tell of into a stretch; returns what they do not explain."""
     first, stretch = explorer.first, explorer.stretch
+    born = {p for p in troubled if explorer.cluster.births.get(p) is stretch.point}
     in_isr = explorer.world.simulation.controller.profile.rebalances_in_isr
     writes = [
         write for partition, mentions in _mentions(explorer, stretch, set(troubled)).items()
-        for write in _writes(stretch, partition, _with_base(explorer, before, stretch, partition,
-                                                            mentions), in_isr)
+        for write in _writes(
+            stretch, partition, mentions if partition in born else
+            _with_base(explorer, before, stretch, partition, mentions), in_isr,
+        )
     ]
     earlier = explorer.cluster.events[first - 1] if first else None
     if earlier is None or is_hole(stretch.point):
@@ -82,9 +86,11 @@ def find_writes(explorer: Explorer, before: World, troubled: Troubled) -> Troubl
         some = {write.partition for write in writes}
         if not some:
             return troubled
-        world = explorer.begin_again(before, some)
+        world = explorer.begin_again(before, some - born)
+        explorer.add(world, stretch.point, [Possibility(p, 0) for p in sorted(some & born)])
         trial = stretch.with_events(_with_writes(stretch.events, writes, earlier))
         go_through(world, trial, trial.lines_about(some), some)
+        explorer.keep_cheapest(world, some & born)
         wrong, left = explorer.n_wrong(explorer.world, some), explorer.n_wrong(world, some)
         helped = {p for p in some if wrong[p] - left[p] > COST[WRITTEN]}
         if helped == some:
