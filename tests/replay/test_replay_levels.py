@@ -455,6 +455,22 @@ def test_isr_changes_are_told_apart_from_what_an_event_announces(version, last, 
 
 
 @pytest.mark.parametrize("version", ["2.4", "2.8", "3.9"])
+def test_a_reassignment_tells_what_was_assigned_before_the_log(version, tmp_path):
+    """All but the replicas that it adds, where nothing named the partition before."""
+    state = read_state(BEFORE, brokers=[1, 2, 3, 4], controller_id=-1,
+                       leader_recovery_supported=version == "3.9")
+    logged = LoggedController(state, version)
+    logged.fail_over(1)
+    logged.reassign("calm", 0, [1, 4])
+    logged.change_brokers(bounced=[4])
+    logged.catch_up([1, 4], reassigned=(("calm", 0), [1, 4]))
+    logged.change_brokers(failed=[4])
+    found = replay(at_info(logged, tmp_path))
+    assert [str(one) for one in found.contradictions] == []
+    assert found.counts["missing"] == 0
+
+
+@pytest.mark.parametrize("version", ["2.4", "2.8", "3.9"])
 def test_an_unlogged_isr_and_who_led_before_the_log_are_found_together(version, tmp_path):
     """The record with which fewest lines are wrong is another one before the write is known."""
     found = replay(at_info(tell_at_random(version, Random(214)), tmp_path))

@@ -32,8 +32,8 @@ MOVES_PAUSE_MS = 5000
 """Replicas that one call moves are logged in one go: with a longer pause they are of two calls."""
 
 METADATA_PAUSE_MS = 1000
-"""Partitions of one UpdateMetadata are logged in one go, right after replicas that were moved: with
-a longer pause they are of two calls."""
+"""Partitions of one UpdateMetadata are logged in one go, and right after states that changed: with a
+longer pause they are of two calls."""
 
 
 @dataclass
@@ -103,7 +103,7 @@ def split_batches(
             partition, record = statement.fields["partition"], statement.fields["record"]
             ends = (ends or time - found[-1].end > METADATA_PAUSE_MS
                     or recipients.get(partition, record)[:4] != record[:4])
-        elif one and kind == "replica_moved":
+        elif one and stage == CHANGES and found:
             ends = found[-1].sends_nothing or time - found[-1].end > METADATA_PAUSE_MS
         if one and found and found[-1].moved_away:  # Its new assignment alone is announced.
             ends = ends or statement.fields["partition"] not in found[-1].moved_away

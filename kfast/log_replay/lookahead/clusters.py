@@ -27,7 +27,7 @@ from kfast.log_replay.terms.terms import Term, has_events
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.state_change_log import WRITTEN_THERE
 from kfast.log_replay.wording.subjects import subjects
-from kfast.log_replay.wording.values import Partition, distinct
+from kfast.log_replay.wording.values import Assigned, Partition, distinct
 
 LOOK_AHEAD = 20_000
 """Statements to look through for the next word on a partition."""
@@ -401,6 +401,11 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
                 before = fields.get("before")
                 if before is not None and not before.adding:
                     votes[partition] = Counter({distinct(before.replicas): 1})
+                elif before is None and partition not in votes:
+                    origin, is_ordered = _origin(fields.get("assignment"))
+                    members.update(origin)
+                    if is_ordered:
+                        votes[partition] = Counter({origin: 1})
                 if partition in votes or members:
                     moved.add(partition)
                 continue
@@ -446,6 +451,19 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
             cluster.assignments[partition] = tuple(sorted(members, key=lambda broker: (
                 -elected[broker], live.index(broker) if broker in live else len(live), broker
             )))
+
+
+def _origin(stored: Assigned | None) -> tuple[tuple[int, ...], bool]:
+    """Replicas before a reassignment that was stored, and whether their order is known.
+
+    The target stands first: it is where none of them stays.
+
+    Source: Kafka 3.9, ReplicaAssignment.scala, `reassignTo`.
+    """
+    if stored is None or not (stored.adding or stored.removing):
+        return (), False
+    origin = distinct(broker for broker in stored.replicas if broker not in stored.adding)
+    return origin, set(origin) == set(stored.removing)
 
 
 def _is_hosted(line: Statement) -> bool:
