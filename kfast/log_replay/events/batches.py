@@ -32,7 +32,7 @@ MOVES_PAUSE_MS = 5000
 """Replicas that one call moves are logged in one go: with a longer pause they are of two calls."""
 
 METADATA_PAUSE_MS = 1000
-"""Partitions of one UpdateMetadata are logged in one go, and right after states that changed: with a
+"""Partitions of one UpdateMetadata are logged in one go, right after states that changed: with a
 longer pause they are of two calls."""
 
 
@@ -105,8 +105,10 @@ def split_batches(
                     or recipients.get(partition, record)[:4] != record[:4])
         elif one and stage == CHANGES and found:
             ends = found[-1].sends_nothing or time - found[-1].end > METADATA_PAUSE_MS
-        if one and found and found[-1].moved_away:  # Its new assignment alone is announced.
-            ends = ends or statement.fields["partition"] not in found[-1].moved_away
+        if one and found and found[-1].moved_away:
+            # Its new assignment is announced, up to 1.1 with what is to be deleted.
+            ends = ends or (statement.fields["record"].leader != -2
+                            and statement.fields["partition"] not in found[-1].moved_away)
         answering = _answering(statement)
         ends = ends or (answering is not None and answering != answered)
         goes_on = stage == LEADS and now == METADATA  # One follows the other in every call.
