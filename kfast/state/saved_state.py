@@ -155,9 +155,7 @@ class _Format(msgspec.Struct):
 def save(state: StateArrays, directory: str | os.PathLike[str]) -> None:
     """Write the whole state to a directory, which is replaced; or leave it as it was."""
     place = Path(directory)
-    if place.exists() and not (place / "state.json").is_file() and (
-        not place.is_dir() or any(place.iterdir())
-    ):
+    if _is_in_the_way(place):
         raise InputError(f"{place} is in the way: it holds something else than a saved state")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -173,6 +171,17 @@ def save(state: StateArrays, directory: str | os.PathLike[str]) -> None:
         raise
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _is_in_the_way(place: Path) -> bool:
+    """Whether something else is there, in one look: another save may move a state away."""
+    try:
+        names = [path.name for path in place.iterdir()]
+    except FileNotFoundError:
+        return False
+    except NotADirectoryError:
+        return True
+    return bool(names) and "state.json" not in names
 
 
 def _take_place(fresh: Path, place: Path) -> None:

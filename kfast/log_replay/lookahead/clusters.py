@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from kfast.log_replay.events.announced_events import write_script
 from kfast.log_replay.events.events import LogEvent, first_registered
@@ -398,14 +399,10 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
                 continue
             members = named.setdefault(partition, set())
             if line.kind in MOVING:
-                before = fields.get("before")
-                if before is not None and not before.adding:
-                    votes[partition] = Counter({distinct(before.replicas): 1})
-                elif before is None and partition not in votes:
-                    origin, is_ordered = _origin(fields.get("assignment"))
-                    members.update(origin)
-                    if is_ordered:
-                        votes[partition] = Counter({origin: 1})
+                origin, is_ordered = _origin(fields)
+                members.update(origin)
+                if is_ordered and (partition not in votes or "before" in fields):
+                    votes[partition] = Counter({origin: 1})
                 if partition in votes or members:
                     moved.add(partition)
                 continue
@@ -453,13 +450,17 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
             )))
 
 
-def _origin(stored: Assigned | None) -> tuple[tuple[int, ...], bool]:
-    """Replicas before a reassignment that was stored, and whether their order is known.
+def _origin(fields: Mapping[str, Any]) -> tuple[tuple[int, ...], bool]:
+    """Replicas before a reassignment that a line tells of, and whether their order is known.
 
-    The target stands first: it is where none of them stays.
+    The target stands first in what is stored: it is where none of them stays.
 
     Source: Kafka 3.9, ReplicaAssignment.scala, `reassignTo`.
     """
+    before: Assigned | None = fields.get("before")
+    if before is not None:
+        return ((), False) if before.adding else (distinct(before.replicas), True)
+    stored: Assigned | None = fields.get("assignment")
     if stored is None or not (stored.adding or stored.removing):
         return (), False
     origin = distinct(broker for broker in stored.replicas if broker not in stored.adding)
