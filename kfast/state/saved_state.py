@@ -181,7 +181,7 @@ def _is_in_the_way(place: Path) -> bool:
         return False
     except NotADirectoryError:
         return True
-    return bool(names) and "state.json" not in names
+    return bool(names) and ("state.json" not in names or (place / "state.json").is_dir())
 
 
 def _take_place(fresh: Path, place: Path) -> None:

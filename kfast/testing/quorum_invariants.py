@@ -46,6 +46,7 @@ def check_quorum_step(before: ClusterState, after: ClusterState, outcome: Quorum
     leader_epochs_grow_with_partition_epochs(before, after)
     isr_empties_only_with_elr(before, after)
     recovery_begins_with_the_leader_alone(before, after)
+    leaders_are_replicas(before, after, outcome)
     if outcome.level == "full":
         elections_are_in_the_isr(after, outcome)
 
@@ -191,6 +192,27 @@ def recovery_begins_with_the_leader_alone(before: ClusterState, after: ClusterSt
     leads = (led.astype(np.uint64) << np.arange(after.n_slots, dtype=np.uint64)).sum(axis=1)
     alone = (new["leader_epoch"] > old["leader_epoch"]) & (leads == new["isr"].astype(np.uint64))
     require(~begins | (alone & (leads != 0)), "recovery begins with the leader alone", after, rows)
+
+
+def leaders_are_replicas(
+    before: ClusterState, after: ClusterState, outcome: QuorumOutcome
+) -> None:
+    """Nobody else begins to lead, but by an AssignReplicasToDirs request (section 13, note)."""
+    if outcome.event == "assign_replicas_to_dirs":
+        return
+    rows = _common_rows(before, after)
+    begins = _led_from_outside(after, rows) & ~_led_from_outside(before, rows)
+    require(~begins, "the leader is a replica", after, rows)
+
+
+def _led_from_outside(state: ClusterState, rows: npt.NDArray[np.int64]) -> Mask:
+    """Which rows a broker leads that is not one of the replicas."""
+    records = state.records[rows]
+    leader = records["leader"].astype(np.int64)
+    assigned = np.arange(state.n_slots) < records["n_replicas"][:, None]
+    leads = (state.replicas[rows].astype(np.int64) == leader[:, None]) & assigned
+    outside: Mask = (leader != NO_LEADER) & ~leads.any(axis=1)
+    return outside
 
 
 def elections_are_in_the_isr(after: ClusterState, outcome: QuorumOutcome) -> None:

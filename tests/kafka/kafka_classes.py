@@ -7,6 +7,7 @@ and Maven.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import re
 import shutil
@@ -63,10 +64,18 @@ def build(version: str, project: Project = KRAFT) -> Path:
     """Compile against a release of Kafka, unless that was done; the folder of the classes."""
     check_tools()
     folder = BUILD / (version if project is KRAFT else f"{version}-{project.name}")
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with (BUILD / "lock").open("w") as lock:  # Tests that run side by side download the same jars.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _compile(version, project, folder)
+    return folder
+
+
+def _compile(version: str, project: Project, folder: Path) -> None:
     sources = [project.folder / "pom.xml", *(project.folder / "src").rglob("*.*")]
     jar = folder / "lockstep-1.jar"
     if jar.exists() and jar.stat().st_mtime > max(path.stat().st_mtime for path in sources):
-        return folder
+        return
     command = [
         "mvn", "-q", "-B", "-f", str(project.folder / "pom.xml"), f"-Dkafka.version={version}",
         *project.options(version), f"-DbuildDirectory={folder}", "package",
@@ -76,7 +85,6 @@ def build(version: str, project: Project = KRAFT) -> Path:
         jar.unlink(missing_ok=True)
         errors = [line for line in done.stdout.splitlines() if "ERROR" in line]
         raise MissingToolError(f"Maven cannot build for Kafka {version}\n" + "\n".join(errors[:20]))
-    return folder
 
 
 class KafkaProcess:

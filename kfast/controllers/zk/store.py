@@ -171,7 +171,7 @@ class Store:
         self.replace(self._row(topic, partition), record)
 
     def replace(self, row: int, record: Leadership) -> None:
-        """Put a record in the place of what is stored of a row."""
+        """Put a record in the place of what is stored of a partition row, unchecked."""
         self._undecodable.discard(row)
         self._records[row] = record
 

@@ -48,8 +48,10 @@ def _sent(view: ClusterView, line: Statement) -> Iterator[Claim]:
     absent = None if latest is not None and latest.event.kind == "resume" else MISSING
     for at, (kind, value) in enumerate(zip(names, logged, strict=True)):
         predicted = absent if found is None else found[at]
-        is_open = predicted is MISSING or not isinstance(value, frozenset)
-        yield (view.count if is_open else Claim)(kind, subject, value, predicted)
+        if isinstance(value, frozenset) and predicted is not MISSING:
+            yield Claim(kind, subject, value, predicted)
+        else:
+            yield view.count(kind, subject, value, predicted)
 
 
 def _hidden(view: ClusterView, line: Statement) -> tuple[Any, ...] | None:

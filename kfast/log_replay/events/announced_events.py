@@ -129,7 +129,9 @@ class _Writer:
                 self._reassign(number, statement)
             elif statement.kind == "epoch_updated" and "reassign" not in kinds:
                 self._reassign_again(number, statement.fields["partition"])
-            elif statement.kind == "epoch_updated" and self.events[-1:]:
+            elif statement.kind == "epoch_updated" and self.events and (
+                self.events[-1].kind == "reassign"
+            ):
                 self.events[-1].fields.setdefault("waiting", set()).add(
                     statement.fields["partition"])
             self._note_assignment(statement)

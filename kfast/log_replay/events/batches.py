@@ -55,7 +55,7 @@ class Batch:
     sends_nothing : bool
         All its lines make new replicas Online, which their creation has told everybody.
     moved_away : set of (topic, number)
-        Partitions of which a reassignment's replicas are gone.
+        Partitions some of whose replicas are gone: nothing else is told of in the same call.
     """
 
     time: int
