@@ -1,8 +1,10 @@
 """Read many changed inputs; keep those that end in anything but an answer or a `KfastError`.
 
-A process reads the inputs of one reader; it is watched by another, which knows from the number of
-an input what it is: one that crashes the process, or does not end, is kept too, and reading goes on
-behind it. Each kind of fault is kept once, made as short as a few hundred tries can make it.
+Where atheris is installed, inputs are guided by the code that they reach (`guided`), unless
+`--unguided` is given. Else a process reads the inputs of one reader; it is watched by another,
+which knows from the number of an input what it is: one that crashes the process, or does not end,
+is kept too, and reading goes on behind it. Each kind of fault is kept once, made as short as a few
+hundred tries can make it.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ import hashlib
 import multiprocessing
 import secrets
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+from tests.fuzz.guided import is_available, run_guided
 from tests.fuzz.limits import SECONDS, limit_address_space, problem
 from tests.fuzz.readers import Reader, every_reader, make_input
 
@@ -40,7 +44,25 @@ def work(name: str, seed: int, first: int, last: int, until: float, at: Any, fau
     faults.put(None)
 
 
-def watch(name: str, seed: int, inputs: int, seconds: float) -> tuple[int, dict[str, int]]:
+def guide(
+    name: str, reader: Reader, seed: int, inputs: int, seconds: float
+) -> tuple[int, dict[str, bytes]]:
+    """Read guided inputs of a reader; how many were read, and the first of each kind of fault."""
+    with tempfile.TemporaryDirectory() as folder:
+        n, reached, paths = run_guided(name, reader, Path(folder), seed, inputs, seconds)
+        kinds: dict[str, bytes] = {}
+        for path in paths:
+            data, kind = path.read_bytes(), path.name.partition("-")[0]
+            if kind == "fault":
+                kind = problem(reader.read, data) or "fault that is not repeated"
+            kinds.setdefault(kind, data)
+    print(f"{name}: {reached} branches reached", flush=True)
+    return n, kinds
+
+
+def watch(
+    name: str, reader: Reader, seed: int, inputs: int, seconds: float
+) -> tuple[int, dict[str, bytes]]:
     """Read the inputs of a reader; how many were read, and the first of each kind of fault."""
     context = multiprocessing.get_context("fork")
     first, until = 0, time.time() + seconds
@@ -70,7 +92,7 @@ def watch(name: str, seed: int, inputs: int, seconds: float) -> tuple[int, dict[
         print(f"{name}: input {first}: {kind}", flush=True)
         kinds.setdefault(kind, first)
         first += 1
-    return first, kinds
+    return first, {kind: make_input(name, reader, seed, n) for kind, n in kinds.items()}
 
 
 def shorten(reader: Reader, data: bytes, kind: str) -> bytes:
@@ -107,15 +129,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=None, help="a fresh one unless one is given")
     parser.add_argument("--inputs", type=int, default=1000, help="of each reader")
     parser.add_argument("--seconds", type=float, default=3600.0, help="for each reader, at most")
+    parser.add_argument("--unguided", action="store_true", help="the same inputs for a seed")
     options = parser.parse_args(arguments)
+    read = guide if is_available() and not options.unguided else watch
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
-    print(f"seed {seed}", flush=True)
+    print(f"seed {seed}, {'guided' if read is guide else 'unguided'}", flush=True)
     total, n_kinds = 0, 0
     for name in options.reader or readers:
         begin = time.time()
-        n, kinds = watch(name, seed, options.inputs, options.seconds)
-        for kind, number in kinds.items():
-            path = keep(name, readers[name], make_input(name, readers[name], seed, number), kind)
+        n, kinds = read(name, readers[name], seed, options.inputs, options.seconds)
+        for kind, data in kinds.items():
+            path = keep(name, readers[name], data, kind)
             print(f"{name}: {kind}: {path}", flush=True)
         rate = n / max(time.time() - begin, 1e-9)
         print(f"{name}: {n} inputs, {rate:.0f}/s, {len(kinds)} kinds of faults", flush=True)

@@ -140,20 +140,30 @@ def unpack(data: bytes) -> dict[str, bytes]:
         return {}
 
 
+class StateFile(msgspec.Struct):
+    """What a saved state's `state.json` has around its checksum."""
+
+    format: int
+    state: dict[str, object]
+
+
 def change_saved(draw: Random, data: bytes, samples: list[bytes]) -> bytes:
     """Change one file of a saved state; mostly with checksums that are right afterwards."""
-    if draw.random() < 0.1:
-        return mutate(draw, data, samples)
     files = unpack(data)
+    try:
+        document = msgspec.json.decode(files.get("state.json", b""), type=StateFile)
+    except (msgspec.DecodeError, UnicodeDecodeError):  # An earlier change has spoiled it.
+        document = None
+    if document is None or draw.random() < 0.1:
+        return mutate(draw, data, samples)
     name = draw.choice(sorted(files))
-    document = msgspec.json.decode(files["state.json"])
     if name != "state.json":
         files[name] = mutate(draw, files[name], list(files.values()))
-    document["state"]["checksums"] = {Path(n).stem: zlib.crc32(c) for n, c in files.items()}
-    saved = msgspec.json.encode(document["state"])
+    document.state["checksums"] = {Path(n).stem: zlib.crc32(c) for n, c in files.items()}
+    saved = msgspec.json.encode(document.state)
     if name == "state.json":
         saved = mutate(draw, saved, [saved])
-    head = f'{{"format":{document["format"]},"checksum":{zlib.crc32(saved)},"state":'.encode()
+    head = f'{{"format":{document.format},"checksum":{zlib.crc32(saved)},"state":'.encode()
     return msgspec.msgpack.encode(files | {"state.json": head + saved + b"}"})
 
 
@@ -191,14 +201,15 @@ def saved() -> tuple[bytes, ...]:
 
 
 def logs() -> tuple[bytes, ...]:
-    """Logs of a short story, of several releases."""
+    """Logs of a short story, of several releases, and the begin of each."""
     logs_of_releases = []
     with scratch() as folder:
         for version in ("1.1", "2.4", "3.9"):
             write_logs(folder / version, version)
-            parts = [sorted((folder / version).rglob(f"{name}.log")) for name in
+            parts = [sorted((folder / version).rglob(f"{name}.log"))[0].read_bytes() for name in
                      ("controller", "state-change")]
-            logs_of_releases.append(MARK.join(files[0].read_bytes() for files in parts))
+            begins = [b"".join(part.splitlines(keepends=True)[:20]) for part in parts]
+            logs_of_releases += [MARK.join(parts), MARK.join(begins)]
     return tuple(logs_of_releases)
 
 

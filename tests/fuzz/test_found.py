@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from tests.fuzz.__main__ import FOUND
+from tests.fuzz.guided import is_available, run_guided
 from tests.fuzz.limits import problem
 from tests.fuzz.readers import every_reader, make_input
 
@@ -33,3 +34,14 @@ def test_changed_inputs_are_read_or_refused(readers):
         if (fault := problem(reader.read, make_input(name, reader, 1, number)))
     }
     assert not faults
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not is_available(), reason="atheris is not installed: it has no wheel for here")
+@pytest.mark.parametrize("name", ["plans", "json and text"])
+def test_guided_inputs_reach_more_than_the_samples(readers, name, tmp_path):
+    _, of_samples, _ = run_guided(name, readers[name], tmp_path / "samples", 1, 1, 60)
+    n, reached, faults = run_guided(name, readers[name], tmp_path / "guided", 1, 500, 60)
+    assert not faults
+    assert n >= 500
+    assert reached > of_samples > 0
