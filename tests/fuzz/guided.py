@@ -30,6 +30,8 @@ fuzz(*sys.argv[1:])
 MOST_BYTES = 1 << 20
 MOST_MEMORY_MB = 4096
 MOST_SECONDS = 30
+MOST_INPUTS = 8192
+"""Of one process, whose memory grows with them; the next goes on with what reaches most."""
 HEAP = {"MALLOC_MMAP_THRESHOLD_": str(1 << 17)}
 """Else glibc puts the fuzzer's large buffers between small ones, and the heap grows on and on."""
 OWN_CHANGES = 0.5
@@ -56,8 +58,8 @@ def run_guided(
     while n < inputs and (left := until - time.monotonic()) > 1:
         known = len(list(faults.iterdir()))
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, name, str(folder), str(seed + n), str(inputs - n),
-             str(int(left))],
+            [sys.executable, "-c", PROGRAM, name, str(folder), str(seed + n),
+             str(min(inputs - n, MOST_INPUTS)), str(int(left))],
             env=os.environ | HEAP, capture_output=True, text=True, errors="replace", check=False,
         )
         executed = EXECUTED.search(done.stderr)
@@ -65,9 +67,7 @@ def run_guided(
             raise RuntimeError(f"the fuzzer of {name} ended with {done.returncode}: {done.stderr}")
         n += int(executed[1])
         reached = max([reached, *map(int, REACHED.findall(done.stderr))])
-        if done.returncode == 0:
-            break
-        if len(list(faults.iterdir())) == known:
+        if done.returncode != 0 and len(list(faults.iterdir())) == known:
             raise RuntimeError(f"the fuzzer of {name} ended with {done.returncode}: {done.stderr}")
     return n, reached, sorted(faults.iterdir())
 
