@@ -1,7 +1,8 @@
 """The journal: what happened, as counts and as tables.
 
 `journal` collects the steps of an event from `effects`, what the kernels write of each target;
-`outcome` is what an event returns, `tables` makes its tables, `broker_requests` its requests.
+`outcome` is what an event returns, `tables` makes its tables from `columns`, `broker_requests` its
+requests.
 `quorum_outcome` is what an event of a KRaft controller returns: the metadata records it wrote.
 """
 

@@ -33,7 +33,7 @@ from kfast.journal.outcome import (
     StepRequests,
     StepTotals,
 )
-from kfast.journal.tables import CHANGES, SENDS, Step, make_table, request_counts
+from kfast.journal.tables import CHANGES, SENDS, Step, make_rows, make_table, request_counts
 from kfast.schema import (
     TALLY_BROKERS,
     TALLY_IMBALANCE,
@@ -357,6 +357,7 @@ class Journal:
         if self.full:
             steps, announced = tuple(self.steps), self.announced
             outcome.make = lambda name: make_table(name, steps, announced)
+            outcome.make_rows = lambda name: make_rows(name, steps, announced)
         self.begin()
         return outcome
 

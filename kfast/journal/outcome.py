@@ -244,6 +244,8 @@ class Outcome:
         self.senders: tuple[int, ...] = ()
         self.notes: tuple[str, ...] = ()
         self.make: Callable[[str], pa.Table] | None = None
+        self.make_rows: Callable[[str], list[dict[str, Any]]] | None = None
+        self._rows: dict[str, list[dict[str, Any]]] = {}
 
     @cached_property
     def steps(self) -> pa.Table:
@@ -298,8 +300,15 @@ class Outcome:
             )
         table = self.__dict__[name] = make(name)
         if all(name in self.__dict__ for name in FULL_TABLES):
-            self.make = None
+            self.make = self.make_rows = None
         return table
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a table of `FULL_TABLES`, where nobody needs it in Arrow: sooner made."""
+        if name not in self._rows:
+            make = None if name in self.__dict__ else self.make_rows
+            self._rows[name] = getattr(self, name).to_pylist() if make is None else make(name)
+        return self._rows[name]
 
     @property
     def tables(self) -> dict[str, pa.Table]:

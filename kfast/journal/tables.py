@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast import schema
+from kfast.journal.columns import Bits, Column, Constant, names
 from kfast.journal.effects import KEYS, KIND_ADDS, EffectTable, JournalRules
 from kfast.journal.outcome import KINDS, LEADER_AND_ISR, STOP_REPLICA
 from kfast.kernels import journal as kernels
@@ -34,20 +35,15 @@ from kfast.schema import (
     PartitionState,
     Strategy,
 )
-from kfast.state.arrow_views import empty, names_at
+from kfast.state.arrow_views import empty
 from kfast.state.records import EMPTY_ROWS, Rows
 from kfast.state.tables import restore_orders
 
-ArrowColumn: TypeAlias = pa.Array | pa.ChunkedArray
-Columns: TypeAlias = dict[str, ArrowColumn]
-Bits: TypeAlias = npt.NDArray[np.bool_]
+Columns: TypeAlias = dict[str, Column | Constant]
 Flags: TypeAlias = npt.NDArray[np.uint8]
 
-IDS = pa.list_(pa.int32())
 MOST_VALUES = 2**27
 """Values of one list column of one Arrow array, at most; its offsets could count to 2**31."""
-BLOCK = 1 << 16
-"""Rows of a block that is repeated."""
 NO_FLAGS: Flags = np.empty(0, np.uint8)
 
 INITIALIZATION = "INITIALIZATION"
@@ -122,59 +118,20 @@ def split(places: npt.NDArray[Any], n_slots: int) -> Iterator[Rows]:
         yield places[begin : begin + most].astype(np.int32, copy=False)
 
 
-def numbers(values: npt.NDArray[Any], valid: Bits | None = None) -> pa.Array:
-    """A column of numbers; `valid` says which are not null, by default all."""
-    values = np.ascontiguousarray(values)
-    kind = pa.from_numpy_dtype(values.dtype)
-    return pa.Array.from_buffers(kind, values.size, [_bitmap(valid), pa.py_buffer(values)])
-
-
-def booleans(bits: Bits, valid: Bits | None = None) -> pa.Array:
-    """A column of booleans."""
-    return pa.Array.from_buffers(pa.bool_(), bits.size, [_bitmap(valid), _bitmap(bits)])
-
-
-def lists(offsets: Rows, values: Rows, valid: Bits | None = None) -> pa.Array:
-    """A column of lists, each of which ends where the next one begins."""
-    buffers = [_bitmap(valid), pa.py_buffer(offsets)]
-    return pa.Array.from_buffers(IDS, offsets.size - 1, buffers, children=[numbers(values)])
-
-
-def repeated(value: Any, kind: pa.DataType, n: int) -> ArrowColumn:
-    """A column that says one thing, or null, n times: one block again and again."""
-    block = pa.repeat(pa.scalar(value, kind), min(n, BLOCK))
-    if n <= BLOCK:
-        return block
-    rest = [block[: n % BLOCK]] if n % BLOCK else []
-    return pa.chunked_array([block] * (n // BLOCK) + rest)
-
-
-def names(which: npt.NDArray[Any], all_names: Sequence[str]) -> ArrowColumn:
-    """Names by number, from a few."""
-    if which.size and (which == which[0]).all():
-        return repeated(all_names[which[0]], pa.string(), which.size)
-    return names_at(pa.array(all_names, pa.string()), which.astype(np.int32, copy=False))
-
-
-def _bitmap(bits: Bits | None) -> pa.Buffer | None:
-    """A bit for each row, the first of a byte lowest."""
-    return None if bits is None else pa.py_buffer(np.packbits(bits, bitorder="little"))
-
-
 def _nulls(valid: Bits) -> Bits | None:
     return None if valid.all() else valid
 
 
-def _states(brokers: Rows, states: npt.NDArray[np.int8]) -> ArrowColumn:
+def _states(brokers: Rows, states: npt.NDArray[np.int8]) -> Column | Constant:
     """Kafka's names of states; partitions and replicas may be mixed."""
     shift = np.int8(len(schema.REPLICA_STATE_NAMES))
     return names(states + shift * (brokers < 0), STATE_NAMES)
 
 
-def _nullable_brokers(ids: Rows) -> ArrowColumn:
+def _nullable_brokers(ids: Rows) -> Column | Constant:
     if (ids < 0).all():
-        return repeated(None, pa.int32(), ids.size)
-    return numbers(ids, ids >= 0)
+        return Constant(None, pa.int32(), ids.size)
+    return Column(ids, ids >= 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,25 +157,25 @@ class Part:
         """Columns that are no lists, as arrays."""
         return [values for values, _ in self._fill(columns).values()]
 
-    def table(self, result: schema.ResultTable, own: Mapping[str, ArrowColumn]) -> pa.Table:
+    def columns(self, result: schema.ResultTable, own: Mapping[str, Column | Constant]) -> Columns:
         """All columns of a table: its own, and those of `SOURCES`."""
-        columns: Columns = {"step": repeated(self.step, pa.int32(), self.places.size), **own}
+        columns: Columns = {"step": Constant(self.step, pa.int32(), self.places.size), **own}
         if "adding" in result.schema.names and not self.effects.reassigning:
             begins = np.zeros(self.places.size + 1, np.int32)
-            columns["adding"] = lists(begins, EMPTY_ROWS, self._valid("adding"))
+            columns["adding"] = Column(EMPTY_ROWS, self._valid("adding"), begins)
             columns["removing"] = columns["adding"]
         filled = self._fill([name for name in result.schema.names if name not in columns])
         for name, (values, offsets) in filled.items():
             if name == "topic":
-                columns[name] = names_at(self.effects.topic, values)
+                columns[name] = Column(values, texts=self.effects.topic)
             elif offsets is None:
                 kind = result.schema.field(name).type.to_pandas_dtype()
-                columns[name] = numbers(values.view(kind), self._valid(name))
+                columns[name] = Column(values.view(kind), self._valid(name))
             else:
                 orders, rows = self.effects.list_orders, self.effects.field("partition_row")
                 restore_orders(orders, name, rows[self.places], offsets, values)
-                columns[name] = lists(offsets, values, self._valid(name))
-        return pa.table([columns[name] for name in result.schema.names], schema=result.schema)
+                columns[name] = Column(values, self._valid(name), offsets)
+        return {name: columns[name] for name in result.schema.names}
 
     def _fill(self, columns: Sequence[str]) -> dict[str, tuple[npt.NDArray[Any], Rows | None]]:
         """Values of columns, and of lists where each of them begins."""
@@ -258,12 +215,12 @@ class Part:
 # --- what changed -------------------------------------------------------------------------------
 
 
-def transitions(effects: EffectTable, step: int) -> Iterator[pa.Table]:
+def transitions(effects: EffectTable, step: int) -> Iterator[Columns]:
     """State changes that happened, in the order (row, broker id)."""
     for places in list(split(np.flatnonzero(_SUCCESS[effects.codes]), 1)) or [EMPTY_ROWS]:
         part = Part(effects, step, places, NO_FLAGS)
         brokers, before, after = part.numbers("broker_id", "from_state", "to_state")
-        yield part.table(schema.TRANSITIONS, {
+        yield part.columns(schema.TRANSITIONS, {
             "broker_id": _nullable_brokers(brokers), "from_state": _states(brokers, before),
             "to_state": _states(brokers, after),
         })
@@ -271,7 +228,7 @@ def transitions(effects: EffectTable, step: int) -> Iterator[pa.Table]:
 
 def elections(
     effects: EffectTable, step: int, strategy: Strategy | None
-) -> Iterator[pa.Table]:
+) -> Iterator[Columns]:
     """Elections and initialisations that were tried, with their outcome."""
     elected = (effects.kinds & KIND_ELECTION) != 0
     elected &= effects.codes != Code.CONFIG_LOOKUP_LOGGED
@@ -282,16 +239,16 @@ def elections(
     tried[others.places] = first & (brokers < 0)
     causes = (INITIALIZATION, "" if strategy is None else strategy.name)
     for places in split(np.flatnonzero(tried), effects.replicas.shape[1]):
-        yield Part(effects, step, places, NO_FLAGS).table(schema.ELECTIONS, {
+        yield Part(effects, step, places, NO_FLAGS).columns(schema.ELECTIONS, {
             "strategy": names(elected[places].view(np.uint8), causes),
-            "unclean": booleans((effects.kinds[places] & KIND_UNCLEAN) != 0),
+            "unclean": Column((effects.kinds[places] & KIND_UNCLEAN) != 0),
             "code": names(effects.codes[places], CODE_NAMES),
         })
 
 
 def refusals(
     effects: EffectTable, step: int, strategy: Strategy | None, rules: JournalRules
-) -> Iterator[pa.Table]:
+) -> Iterator[Columns]:
     """Kafka's error log: what was refused, with the states as Kafka logs them."""
     refused = np.flatnonzero(_LOGGED[effects.codes])
     lookups = refused[effects.codes[refused] == Code.CONFIG_LOOKUP_FAILED]
@@ -311,7 +268,7 @@ def refusals(
         target[code == Code.LEADER_IS_NEW_REPLICA] = schema.ReplicaState.OFFLINE
         target[code == Code.CREATE_CALL_FAILED] = PartitionState.NEW
     code[code == Code.CONFIG_LOOKUP_LOGGED] = Code.CONFIG_LOOKUP_FAILED
-    yield part.table(schema.REFUSALS, {
+    yield part.columns(schema.REFUSALS, {
         "broker_id": _nullable_brokers(brokers), "from_state": _states(brokers, before),
         "to_state": _states(brokers, target), "code": names(code, CODE_NAMES),
         "error": names(error, ERROR_CLASSES),
@@ -321,7 +278,7 @@ def refusals(
 # --- requests -----------------------------------------------------------------------------------
 
 
-def additions(effects: EffectTable, step: int) -> Iterator[pa.Table]:
+def additions(effects: EffectTable, step: int) -> Iterator[Columns]:
     """What was added to the batch, in order; `to` is null for UpdateMetadata."""
     most = 3 * len(effects)
     places, added = empty(most, np.int32), empty(most, np.uint8)
@@ -329,15 +286,15 @@ def additions(effects: EffectTable, step: int) -> Iterator[pa.Table]:
     for begin in range(0, n, most := most_rows(effects.replicas.shape[1])):
         chosen = slice(begin, min(begin + most, n))
         part = Part(effects, step, places[chosen], added[chosen])
-        yield part.table(schema.ADDITIONS, _flag_columns(part, effects.kinds[part.places]))
+        yield part.columns(schema.ADDITIONS, _flag_columns(part, effects.kinds[part.places]))
 
 
 def _flag_columns(part: Part, flags: Flags) -> Columns:
     """Columns kind, is_new and delete."""
     return {
         "kind": names(part.requests, KINDS),
-        "is_new": booleans((flags & KIND_IS_NEW) != 0, _nulls(part.requests == LEADER_AND_ISR)),
-        "delete": booleans((flags & KIND_DELETE) != 0, _nulls(part.requests == STOP_REPLICA)),
+        "is_new": Column((flags & KIND_IS_NEW) != 0, _nulls(part.requests == LEADER_AND_ISR)),
+        "delete": Column((flags & KIND_DELETE) != 0, _nulls(part.requests == STOP_REPLICA)),
     }
 
 
@@ -364,7 +321,7 @@ def _list_requests(
     )
 
 
-def requests(unordered: EffectTable, step: int) -> Iterator[pa.Table]:
+def requests(unordered: EffectTable, step: int) -> Iterator[Columns]:
     """What was sent, one row per (kind, broker, partition); unregistered brokers get none.
 
     Of what effects add for a broker and partition the last is sent (sections 5.1 and 5.3).
@@ -380,14 +337,14 @@ def requests(unordered: EffectTable, step: int) -> Iterator[pa.Table]:
             chosen = slice(begin, begin + most)
             kinds = np.full(places[chosen].size, kind, np.uint8)
             part = Part(effects, step, places[chosen], kinds)
-            yield part.table(schema.REQUESTS, {
-                "broker_id": numbers(effects.broker_id[brokers[chosen]]),
-                "broker_epoch": numbers(effects.broker_epoch[brokers[chosen]]),
+            yield part.columns(schema.REQUESTS, {
+                "broker_id": Column(effects.broker_id[brokers[chosen]]),
+                "broker_epoch": Column(effects.broker_epoch[brokers[chosen]]),
                 **_flag_columns(part, flags[chosen]),
             })
 
 
-def metadata(unordered: EffectTable, step: int, *, merges: bool) -> Iterator[pa.Table]:
+def metadata(unordered: EffectTable, step: int, *, merges: bool) -> Iterator[Columns]:
     """The partitions of an UpdateMetadata, with the markers of queued topics (section 5.2).
 
     With `merges` only the last effect of each partition that announces it; otherwise every effect.
@@ -401,10 +358,10 @@ def metadata(unordered: EffectTable, step: int, *, merges: bool) -> Iterator[pa.
             leader, epoch, version = part.numbers("leader", "leader_epoch", "version")
             leader[queued], epoch[queued], version[queued] = schema.LEADER_DURING_DELETE, 0, 0
             own = {
-                "leader": numbers(leader), "leader_epoch": numbers(epoch),
-                "version": numbers(version),
+                "leader": Column(leader), "leader_epoch": Column(epoch),
+                "version": Column(version),
             }
-        yield part.table(schema.UPDATE_METADATA, own)
+        yield part.columns(schema.UPDATE_METADATA, own)
 
 
 # --- steps --------------------------------------------------------------------------------------
@@ -453,8 +410,8 @@ class Step:
     announced: EffectTable | None = None
     merges: bool = True
 
-    def tables(self, name: str) -> Iterator[pa.Table]:
-        """Yield this step's share of a table, in parts; nothing where it has none."""
+    def tables(self, name: str) -> Iterator[Columns]:
+        """Yield this step's share of a table, in parts of columns; nothing where it has none."""
         effects, number = self.effects, self.number
         announced = effects if self.announced is None else self.announced
         if name not in self.shows or not len(effects if name != "update_metadata" else announced):
@@ -479,10 +436,30 @@ def make_table(name: str, steps: Iterable[Step], announced: Mapping[int, Rows]) 
     `announced` says which broker ids each step's UpdateMetadata went to.
     """
     wanted = SCHEMAS[name]
+    parts = [
+        pa.table([column.to_arrow() for column in part.values()], schema=wanted)
+        for part in _parts(name, steps, announced)
+    ]
+    return pa.concat_tables(parts) if parts else wanted.empty_table()
+
+
+def make_rows(
+    name: str, steps: Iterable[Step], announced: Mapping[int, Rows]
+) -> list[dict[str, Any]]:
+    """The rows of such a table as dictionaries."""
+    return [
+        dict(zip(part, values, strict=True)) for part in _parts(name, steps, announced)
+        for values in zip(*(column.to_list() for column in part.values()), strict=True)
+    ]
+
+
+def _parts(
+    name: str, steps: Iterable[Step], announced: Mapping[int, Rows]
+) -> Iterator[Columns]:
     if name == "update_metadata_brokers":
         sizes = [ids.size for ids in announced.values()]
-        steps = np.repeat(np.fromiter(announced, np.int32, len(announced)), sizes)
+        numbers = np.repeat(np.fromiter(announced, np.int32, len(announced)), sizes)
         ids = np.concatenate([*announced.values(), np.empty(0, np.int32)])
-        return pa.table([numbers(steps), numbers(ids)], schema=wanted)
-    parts = [part for step in steps for part in step.tables(name)]
-    return pa.concat_tables(parts) if parts else wanted.empty_table()
+        yield {"step": Column(numbers), "broker_id": Column(ids)}
+    for step in steps:
+        yield from step.tables(name)

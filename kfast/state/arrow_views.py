@@ -18,6 +18,9 @@ __all__ = ["MOST_BYTES", "empty", "names_at", "view"]
 MOST_BYTES = 2**31 - 1
 """Bytes of the texts of one Arrow array, whose offsets have 32 bits."""
 
+LEAST_BYTES = 4096
+"""Smaller arrays are numpy's own: they are no page, and a buffer takes longer to make."""
+
 LONGEST_NAME = 249
 """Characters of a topic's name, at most."""
 
@@ -30,7 +33,7 @@ def empty(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any
     """
     kind = np.dtype(dtype)
     n_bytes = math.prod(shape if isinstance(shape, tuple) else (shape,)) * kind.itemsize
-    if not n_bytes:
+    if n_bytes < LEAST_BYTES:
         return np.empty(shape, kind)
     return np.frombuffer(pa.allocate_buffer(n_bytes), np.uint8).view(kind).reshape(shape)
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import kfast
-from kfast.journal import tables
+from kfast.journal import columns, tables
 from kfast.state import arrow_views
 from tests.journal.test_journal import some_events
 from tests.support.random_clusters import random_context
@@ -94,14 +94,25 @@ def test_later_events_do_not_change_what_was_recorded():
                 assert table is getattr(outcome, name)
 
 
-@pytest.mark.parametrize("n", [0, 1, 5, tables.BLOCK, 2 * tables.BLOCK + 3])
+@pytest.mark.parametrize("n", [0, 1, 5, columns.BLOCK, 2 * columns.BLOCK + 3])
 def test_a_column_that_says_one_thing_says_it_in_every_row(n):
     """Names, numbers and nulls; long columns are one block again and again."""
     for value, kind in (("a", pa.string()), (7, pa.int32()), (None, pa.bool_())):
-        column = tables.repeated(value, kind, n)
+        constant = columns.Constant(value, kind, n)
+        column = constant.to_arrow()
         column.validate(full=True)
-        assert column.to_pylist() == [value] * n
-    assert tables.names(np.full(n, 1), ("a", "b")).to_pylist() == ["b"] * n
+        assert column.to_pylist() == constant.to_list() == [value] * n
+    assert columns.names(np.full(n, 1), ("a", "b")).to_arrow().to_pylist() == ["b"] * n
+
+
+def test_rows_are_those_of_the_tables():
+    """Made without Arrow, before the tables are and after them."""
+    for seed in range(12):
+        outcomes = [some_events(state_of(random_context(Random(seed))), journal="full")
+                    for _ in range(2)]
+        for early, late in zip(*outcomes, strict=True):
+            for name, table in late.tables.items():
+                assert early.rows(name) == table.to_pylist() == late.rows(name), name
 
 
 def test_names_of_too_many_bytes_come_in_pieces(monkeypatch):

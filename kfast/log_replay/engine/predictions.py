@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from kfast.journal import Outcome
+from kfast.journal.outcome import FULL_TABLES
 from kfast.log_replay.events.events import LogEvent
 from kfast.state import Leadership
 
@@ -156,7 +157,7 @@ class Sending:
 
 def tables_of(outcome: Outcome) -> Tables:
     """The rows of each of an outcome's tables."""
-    return {name: table.to_pylist() for name, table in outcome.tables.items()}
+    return {name: outcome.rows(name) for name in FULL_TABLES}
 
 
 def items_of(

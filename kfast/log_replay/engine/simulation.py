@@ -586,7 +586,7 @@ class Simulation:
         if event.kind == "rebalance":
             groups: dict[int, set[Partition]] = {}
             for outcome in ran.outcomes:
-                for row in outcome.elections.to_pylist():
+                for row in outcome.rows("elections"):
                     groups.setdefault(row["step"], set()).add((row["topic"], row["partition"]))
             ran.balanced = list(map(frozenset, groups.values()))
         if event.kind in POINTS:

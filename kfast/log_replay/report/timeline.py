@@ -49,7 +49,7 @@ class Watcher:
         row = timeline.begin(event.kind, describe(event), event.time, inferred=event.inferred)
         for outcome in ran.outcomes:
             row.transitions += sum(outcome.counts.transitions.values())
-            row.refused += outcome.refusals.num_rows
+            row.refused += len(outcome.rows("refusals"))
         self._compare(row, simulation)
         timeline.note_brokers(simulation.registered, event.time)
         timeline.reassigned.change(_reassigned(simulation), event.time, event.time)
@@ -118,8 +118,7 @@ def unclean_elections(ran: Ran) -> list[tuple[Partition, dict[str, Any]]]:
     return [
         ((plain_topic(row["topic"]), row["partition"]), row)
         for outcome in ran.outcomes
-        for row in outcome.elections.filter(outcome.elections.column("unclean")).to_pylist()
-        if row["code"] == "ELECTED"
+        for row in outcome.rows("elections") if row["unclean"] and row["code"] == "ELECTED"
     ]
 
 
