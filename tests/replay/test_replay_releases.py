@@ -6,6 +6,7 @@ import pytest
 
 from kfast import InputError
 from kfast.log_replay import replay
+from kfast.log_replay.wording.releases import other_rules
 
 pytestmark = pytest.mark.kernels
 
@@ -116,3 +117,12 @@ def test_releases_of_real_logs(folder, release, shared_data):
     outcome = replay(shared_data / "controller_logs" / folder)
     assert outcome.release == release
     assert outcome.counts["contradicted"] == outcome.lines["not understood"] == 0
+
+
+@pytest.mark.parametrize(("fitting", "others"), [
+    (("2.8", "3.0", "3.1"), ("3.1",)), (("3.5", "3.6", "3.7", "3.8", "3.9"), ("3.9",)),
+    (("0.10", "0.11"), ()),
+])
+def test_releases_of_the_same_rules_are_tried_once(fitting, others):
+    """Their predictions are the same, so a log with contradictions need not be replayed again."""
+    assert other_rules(fitting[0], fitting) == others

@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kfast.controllers import PROFILES, RELEASES, Profile, find_profile, profile_of
 from kfast.errors import InputError
@@ -185,12 +185,14 @@ def choose_profile(
     note = f"the wording is that of {release_range}" if whole else (
         f"the wording is of several releases, mostly {release_range}"
     )
-    return Choice(profile_of(release), release, note, _other_rules(release, ordered))
+    return Choice(profile_of(release), release, note, other_rules(release, ordered))
 
 
-def _other_rules(release: str, fitting: Sequence[str]) -> tuple[str, ...]:
+def other_rules(release: str, fitting: Sequence[str]) -> tuple[str, ...]:
     """The first release of each other set of rules, of those that fit a log's wording."""
-    first: dict[Profile, str] = {}
+    first: list[tuple[dict[str, Any], str]] = []
     for other in (release, *fitting):
-        first.setdefault(replace(profile_of(other), name="", title=""), other)
-    return tuple(first.values())[1:]
+        rules = vars(replace(profile_of(other), name="", title=""))
+        if all(rules != known for known, _ in first):
+            first.append((rules, other))
+    return tuple(other for _, other in first[1:])
