@@ -104,6 +104,16 @@ SOURCES = {
 """Columns that come from effects in the same way in every table that has them."""
 
 
+RESULTS = (
+    schema.TRANSITIONS, schema.ELECTIONS, schema.REFUSALS, schema.ADDITIONS, schema.REQUESTS,
+    schema.UPDATE_METADATA, schema.UPDATE_METADATA_BROKERS,
+)
+TYPES = {
+    table.name: {field.name: field.type.to_pandas_dtype() for field in table.schema}
+    for table in RESULTS
+}
+"""Columns of each table, and numpy's types of those that are numbers."""
+
 # --- columns ------------------------------------------------------------------------------------
 
 
@@ -159,23 +169,23 @@ class Part:
 
     def columns(self, result: schema.ResultTable, own: Mapping[str, Column | Constant]) -> Columns:
         """All columns of a table: its own, and those of `SOURCES`."""
+        types = TYPES[result.name]
         columns: Columns = {"step": Constant(self.step, pa.int32(), self.places.size), **own}
-        if "adding" in result.schema.names and not self.effects.reassigning:
+        if "adding" in types and not self.effects.reassigning:
             begins = np.zeros(self.places.size + 1, np.int32)
             columns["adding"] = Column(EMPTY_ROWS, self._valid("adding"), begins)
             columns["removing"] = columns["adding"]
-        filled = self._fill([name for name in result.schema.names if name not in columns])
+        filled = self._fill([name for name in types if name not in columns])
         for name, (values, offsets) in filled.items():
             if name == "topic":
                 columns[name] = Column(values, texts=self.effects.topic)
             elif offsets is None:
-                kind = result.schema.field(name).type.to_pandas_dtype()
-                columns[name] = Column(values.view(kind), self._valid(name))
+                columns[name] = Column(values.view(types[name]), self._valid(name))
             else:
                 orders, rows = self.effects.list_orders, self.effects.field("partition_row")
                 restore_orders(orders, name, rows[self.places], offsets, values)
                 columns[name] = Column(values, self._valid(name), offsets)
-        return {name: columns[name] for name in result.schema.names}
+        return {name: columns[name] for name in types}
 
     def _fill(self, columns: Sequence[str]) -> dict[str, tuple[npt.NDArray[Any], Rows | None]]:
         """Values of columns, and of lists where each of them begins."""
@@ -217,7 +227,7 @@ class Part:
 
 def transitions(effects: EffectTable, step: int) -> Iterator[Columns]:
     """State changes that happened, in the order (row, broker id)."""
-    for places in list(split(np.flatnonzero(_SUCCESS[effects.codes]), 1)) or [EMPTY_ROWS]:
+    for places in split(np.flatnonzero(_SUCCESS[effects.codes]), 1):
         part = Part(effects, step, places, NO_FLAGS)
         brokers, before, after = part.numbers("broker_id", "from_state", "to_state")
         yield part.columns(schema.TRANSITIONS, {
@@ -367,13 +377,7 @@ def metadata(unordered: EffectTable, step: int, *, merges: bool) -> Iterator[Col
 # --- steps --------------------------------------------------------------------------------------
 
 
-SCHEMAS = {
-    table.name.removeprefix("outcome."): table.schema
-    for table in (
-        schema.TRANSITIONS, schema.ELECTIONS, schema.REFUSALS, schema.ADDITIONS, schema.REQUESTS,
-        schema.UPDATE_METADATA, schema.UPDATE_METADATA_BROKERS,
-    )
-}
+SCHEMAS = {table.name.removeprefix("outcome."): table.schema for table in RESULTS}
 CHANGES = ("transitions", "elections", "refusals", "additions")
 SENDS = ("requests", "update_metadata")
 

@@ -45,11 +45,9 @@ def agrees(check: Check) -> bool:
 
 def checks_of(logged: Mapping[str, Any], predicted: Mapping[str, Any] | None) -> list[Check]:
     """Checks of every field that a line says, beside the prediction with the same name."""
+    values = predicted or {}
     return [
-        Check(
-            name, value,
-            MISSING if predicted is None or predicted.get(name) is None else predicted[name],
-            _COUNTED.get(name, ""),
-        )
+        Check(name, value, MISSING if (now := values.get(name)) is None else now,
+              _COUNTED.get(name, ""))
         for name, value in logged.items()
     ]

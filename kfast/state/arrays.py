@@ -447,6 +447,8 @@ class StateArrays:
 
     def ids_of(self, row: int, mask: int) -> tuple[int, ...]:
         """Broker ids of some slots of a partition, in slot order."""
+        if not mask:
+            return ()
         return tuple(
             int(self.broker_id[self.replicas[row, s]]) for s in range(self.n_slots) if mask >> s & 1
         )
@@ -467,6 +469,8 @@ class StateArrays:
         Without one they are in the order of the slots, in KRaft ascending, as its plans make them.
         """
         ids = self.ids_of(row, int(self.records[name][row]))
+        if len(ids) < 2:
+            return ids
         order = self.list_orders.get((name, row), sorted(ids) if self.is_kraft else ())
         return tuple(sorted(ids, key=lambda b: order.index(b) if b in order else len(order)))
 

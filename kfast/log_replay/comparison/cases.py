@@ -72,19 +72,20 @@ class Case(NamedTuple):
         line, broker = self.line, self.broker
         requests = next(filter(None, (
             [item for item in self.simulation.requests(self.row, kind, None, line.entry.time, of)
-             if _fits(item, line.kind, broker)] for of in (self.fields, NO_CONTROLLER)
+             if line.kind not in LEADS or _fits(item, line.kind, broker)]
+            for of in (self.fields, NO_CONTROLLER)
         )), [])
         used = self.brokers.rows[self.row].used.get(broker, ())
-        best: Item | None = None
-        best_score: tuple[int, ...] = ()
-        for item in requests:
+
+        def score(item: Item) -> tuple[int, ...]:
             same = item.agreement(logged)
-            score = (same == len(logged), item.key[1] == broker, item.order not in used, same)
-            if score > best_score:
-                best, best_score = item, score
-                if all(score[:3]):  # None is better.
-                    break
-        return best
+            return same == len(logged), item.key[1] == broker, item.order not in used, same
+
+        best = (  # None is better, and most lines have one.
+            item for item in requests if item.key[1] == broker and item.order not in used
+            and item.agreement(logged) == len(logged)
+        )
+        return next(best, None) or max(requests, key=score, default=None)
 
     def from_before(self, kind: str) -> Item | None:
         """A request from before the log goes on: it carried the record as it is since then."""
@@ -114,9 +115,7 @@ class Case(NamedTuple):
 
 def _fits(item: Item, kind: str, broker: int) -> bool:
     """Whether a broker may write a line of some kind about a request."""
-    leader, leads = item.fields.get("leader"), LEADS.get(kind)
-    if leads is None:
-        return True
+    leader, leads = item.fields.get("leader"), LEADS[kind]
     return leads == (leader == broker) and not (
         kind == "leader_unavailable" and leader in item.fields["up"]
     )

@@ -85,6 +85,8 @@ def unjudged_facts(line: Statement, number: int, reason: str) -> Iterator[Fact]:
 
 def shown(value: Any) -> str:
     """A value as reports show it."""
+    if isinstance(value, (str, int)):
+        return str(value)
     if isinstance(value, (tuple, list, set, frozenset)):
         items = list(value) if isinstance(value, (tuple, list)) else sorted(value, key=str)
         return "[" + ",".join(shown(item) for item in items) + "]"

@@ -72,19 +72,23 @@ class DecisionLines:
 
     def __init__(self, cluster: Cluster, statements: Sequence[Statement], release: str) -> None:
         self.levels = {kind: level_of(kind, release) for kind in DECISIONS}
-        self._due: dict[tuple[float, str], bool] = {}
         self.lines: dict[tuple[int | None, str], list[int]] = {}
-        self.first_lines: list[int] = [event.at for event in cluster.events]
-        self.holes = [
-            event.at for event in cluster.events if event.kind in POINTS and is_hole(event)
-        ]
+        self.note_events(cluster)
+        levels = set(filter(None, self.levels.values()))
         for number in sorted([*cluster.lines, *cluster.absent_controller_lines]):
             line = statements[number]
             if line.kind in WRITTEN_THERE or "state.change" in line.entry.logger:
-                rank = RANKS[line.entry.level]
-                for level in {level for level in self.levels.values() if level}:
-                    if rank <= RANKS[level]:
+                for level in levels:
+                    if RANKS[line.entry.level] <= RANKS[level]:
                         self.lines.setdefault((line.actor_id, level), []).append(number)
+
+    def note_events(self, cluster: Cluster) -> None:
+        """Take up where the events and holes of a cluster are, after some were found."""
+        self._due: dict[tuple[float, str], bool] = {}
+        self.first_lines = [event.at for event in cluster.events]
+        self.holes = [
+            event.at for event in cluster.events if event.kind in POINTS and is_hole(event)
+        ]
 
     def of(self, event: LogEvent, kind: str) -> Sequence[int]:
         """Lines of the controller's file at the level of a kind of decision."""
@@ -135,9 +139,7 @@ class Decisions:
     Parameters
     ----------
     cluster : Cluster
-    statements : sequence of Statement
-    release : str
-        Which release's wording the log has.
+    lines : DecisionLines
 
     Attributes
     ----------
@@ -145,9 +147,10 @@ class Decisions:
         Decisions that the log is to have.
     """
 
-    def __init__(self, cluster: Cluster, statements: Sequence[Statement], release: str) -> None:
+    def __init__(self, cluster: Cluster, lines: DecisionLines) -> None:
         self.cluster = cluster
-        self.lines = DecisionLines(cluster, statements, release)
+        self.lines = lines
+        self.lines.note_events(cluster)
         self.due: list[tuple[LogEvent, str, list[Due]]] = []
         self.n_due = 0
 

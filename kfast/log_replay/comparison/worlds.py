@@ -10,7 +10,7 @@ from kfast.log_replay.brokers import BrokerSide, Heard
 from kfast.log_replay.checks import Check
 from kfast.log_replay.comparison.broker_lines import BROKER_COMPARE
 from kfast.log_replay.comparison.cases import Case, Compare
-from kfast.log_replay.comparison.partition_lines import COMPARE
+from kfast.log_replay.comparison.partition_lines import COMPARE, LED_BY_PREFERRED
 from kfast.log_replay.engine.handlers import run
 from kfast.log_replay.engine.rows import Possibility
 from kfast.log_replay.engine.simulation import Ran, Simulation
@@ -125,19 +125,18 @@ class World:
         return Case(self.simulation, self.brokers, term, line, line.fields, -1)
 
     def unlisted(
-        self, case: Case, only: Iterable[Partition] | None = None
-    ) -> Iterator[tuple[Partition, int, list[Check]]]:
+        self, line: Statement, only: Container[Partition] | None = None
+    ) -> Iterator[tuple[int, Check]]:
         """Checks of what a line of unbalanced leaders leaves out: its broker leads all others."""
-        if case.line.kind != "not_preferred":
+        if line.kind != "not_preferred":
             return
-        simulation, fields = self.simulation, case.line.fields
-        for partition in simulation.rows if only is None else only:
-            for row in () if partition in fields["partitions"] else simulation.rows_of(partition):
-                if simulation.preferred(row) == fields["broker"] and (
-                    simulation.is_led(row) and not simulation.is_queued(row)
-                ):
-                    other = case._replace(fields={"preferred": True}, row=row)
-                    yield partition, row, COMPARE["not_preferred"](other)
+        simulation, broker = self.simulation, line.fields["broker"]
+        for row in simulation.rows_led_if_preferred(broker):
+            partition = simulation.possibility[row].partition
+            if partition not in line.fields["partitions"] and (only is None or partition in only):
+                leader = simulation.leaders_before.get(row)
+                leader = simulation.leader(row) if leader is None else leader
+                yield row, Check(LED_BY_PREFERRED, True, leader == broker)
 
 
 def compare_of(line: Statement) -> Compare | None:

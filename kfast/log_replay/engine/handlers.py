@@ -178,12 +178,7 @@ def _notified(simulation: Simulation, _event: LogEvent) -> Outcome | None:
 
 
 def _rebalance(simulation: Simulation, event: LogEvent) -> Outcome | None:
-    state = simulation.state
-    records = state.records
-    simulation.leaders_before = {
-        row: int(state.broker_id[leader]) if leader >= 0 else -1
-        for row, leader in enumerate(records["leader"].tolist())
-    }
+    simulation.leaders_before = dict(enumerate(simulation.leaders()))
     if not simulation.alone:
         return None
     outcome = simulation.controller.rebalance_leaders(event.fields.get("percentage", 10))

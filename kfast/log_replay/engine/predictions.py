@@ -71,9 +71,10 @@ class Item:
 
     def agreement(self, logged: Mapping[str, Any] | None) -> int:
         """How many values of a line are as predicted."""
-        if not logged:
-            return 0
-        return sum(1 for name, value in logged.items() if self.fields.get(name) == value)
+        n, fields = 0, self.fields
+        for name, value in (logged or {}).items():
+            n += fields.get(name) == value
+        return n
 
 
 order_of = attrgetter("order")

@@ -343,7 +343,22 @@ class Simulation:
 
     def is_queued(self, row: int) -> bool:
         """Whether a row's topic is queued for deletion."""
-        return bool(self.state.topic_queued_for_deletion[int(self.state.topic_row[row])])
+        state = self.state
+        return state.any_queued and bool(state.topic_queued_for_deletion[state.topic_row[row]])
+
+    def rows_led_if_preferred(self, broker: int) -> list[int]:
+        """Rows with a record whose preferred replica a broker is, but of queued topics."""
+        state, records = self.state, self.state.records
+        present = schema.FLAG_ASSIGNED | schema.FLAG_HAS_LEADERSHIP
+        at = np.flatnonzero(state.broker_id == broker)
+        if not at.size or not state.n_slots:
+            return []
+        chosen = (state.replicas[:, 0] == at[0]) & (records["n_replicas"] > 0)
+        chosen &= (records["flags"] & present) == present
+        if state.any_queued:
+            chosen &= ~state.topic_queued_for_deletion[state.topic_row]
+        rows: list[int] = np.flatnonzero(chosen).tolist()
+        return rows
 
     @property
     def queued(self) -> frozenset[str]:
@@ -357,7 +372,7 @@ class Simulation:
         """Targets of reassignments that are under way, by row, where they are kept apart."""
         return self.state.reassignment_targets
 
-    def _leaders(self) -> list[int]:
+    def leaders(self) -> list[int]:
         """Id of each row's leader; -1 for none."""
         leader = self.state.records["leader"]
         ids: list[int] = np.append(self.state.broker_id, -1)[np.maximum(leader, -1)].tolist()
@@ -367,7 +382,7 @@ class Simulation:
         """Take down what an event may change, before it does."""
         state = self.state
         if event.kind != "caught_up":  # The ISR change before it may have done all of it.
-            self.leaders_at_start = self._leaders()
+            self.leaders_at_start = self.leaders()
         self.queued_at_start = self.queued
         self.shutting_at_start = frozenset(self.shutting_down)
         records = state.records
@@ -513,11 +528,12 @@ class Simulation:
         controller, epoch = of.get("controller"), of.get("controller_epoch")
         items = self.items_of(row, kind)
         first = bisect.bisect_right(items, after, key=order_of) if after != BEGINNING else 0
+        checked, fits, until = None, False, until + TIE_MS
         for item in itertools.islice(items, first, None):
-            term = item.event.term
-            if (controller is None or term.controller == controller) and (
-                epoch is None or term.epoch == epoch
-            ) and item.time <= until + TIE_MS and not item.fields.get("unsent") and (
+            if item.event.term is not checked:  # Those of one term stand together.
+                checked = item.event.term
+                fits = controller in (None, checked.controller) and epoch in (None, checked.epoch)
+            if fits and item.time <= until and not item.fields.get("unsent") and (
                 broker is None or item.key[1] == broker
             ):
                 yield item
@@ -559,7 +575,7 @@ class Simulation:
         for outcome in acted:
             tables = tables_of(outcome)
             made = items_of(
-                tables, outcome, places, self.records_before, epoch, self._leaders(),
+                tables, outcome, places, self.records_before, epoch, self.leaders(),
                 tells_all=not self.controller.profile.has_broker_epochs,
             )
             new += [(row, Item(event, first + step, event.time, key, fields))

@@ -119,7 +119,7 @@ def _compare(
         (row, compare(case._replace(fields=fields, row=row)))
         for partition, fields in subjects(line) if only is None or partition in only
         for row in simulation.rows_of(partition)
-    ] + [(row, checks) for _, row, checks in world.unlisted(case, only)]
+    ] + [(row, [check]) for row, check in world.unlisted(line, only)]
     for row, checks in compared:
         start = len(simulation.possibility[row].starts)
         world.traces.setdefault(row, Trace()).checks += [(number, start, c) for c in checks]

@@ -327,15 +327,10 @@ def _leave_begun(
         at for checker in checkers for at, lines in checker.cluster.begun.items()
         if len(wrong.intersection(lines)) >= FEWEST_LINES
     }
-    if unjudged:
-        steps.go_again(len(statements))
-        clusters = split_clusters(statements, find_terms(statements), unjudged)
-        tried, is_interrupted = _check(clusters, statements, choice.profile, steps)
-        if is_interrupted:
-            return checkers, set(), True
-        if _n_wrong(tried) < _n_wrong(checkers):
-            return tried, unjudged, False
-    return checkers, set(), False
+    if not unjudged:
+        return checkers, unjudged, False
+    best, is_interrupted = _again(choice.profile, checkers, statements, steps, unjudged)
+    return best, unjudged if best is not checkers else set(), is_interrupted
 
 
 def _try_others(
@@ -346,20 +341,28 @@ def _try_others(
 
     Only where the first choice leaves something contradicted or missing.
     """
-    fewest = _n_wrong(checkers)
-    for release in choice.other_releases if fewest else ():
-        steps.go_again(len(statements))
-        clusters = split_clusters(statements, find_terms(statements), unjudged)
-        profile = profile_of(release)
-        tried, is_interrupted = _check(clusters, statements, profile, steps)
+    is_interrupted = False
+    for release in choice.other_releases if _n_wrong(checkers) else ():
+        profile, before = profile_of(release), checkers
+        checkers, is_interrupted = _again(profile, before, statements, steps, unjudged)
         if is_interrupted:
-            return choice, checkers, True
-        n_wrong = _n_wrong(tried)
-        if n_wrong < fewest:
-            fewest, checkers = n_wrong, tried
+            break
+        if checkers is not before:
             note = f"{choice.note.partition(';')[0]}; what they say fits the rules of {release}"
             choice = choice._replace(profile=profile, release=release, note=note)
-    return choice, checkers, False
+    return choice, checkers, is_interrupted
+
+
+def _again(
+    profile: Profile, checkers: list[Checker], statements: Sequence[Statement], steps: Steps,
+    unjudged: set[int],
+) -> tuple[list[Checker], bool]:
+    """Replay in another way, and keep what fits best; also whether that was interrupted."""
+    steps.go_again(len(statements))
+    clusters = split_clusters(statements, find_terms(statements), unjudged)
+    tried, is_interrupted = _check(clusters, statements, profile, steps)
+    is_better = not is_interrupted and _n_wrong(tried) < _n_wrong(checkers)
+    return tried if is_better else checkers, is_interrupted
 
 
 def _n_wrong(checkers: Sequence[Checker]) -> int:

@@ -6,7 +6,6 @@ import bisect
 from collections import Counter, deque
 from collections.abc import Sequence
 
-from kfast.controllers import find_profile
 from kfast.log_replay.brokers import BrokerSide
 from kfast.log_replay.checks import MISSING, Check, agrees
 from kfast.log_replay.comparison.absent_controllers import Receivers
@@ -90,7 +89,6 @@ class Checker:
         self.adopted = explorer.adopted
         self.facts: list[Fact] = []
         self.watcher = Watcher(cluster)
-        name = find_profile(explorer.profile).name.removeprefix("zk-")
         self.inferred_from: set[int] = set()
         self.sources: dict[tuple[Partition, str], str] = {}
         """Reason why the next fact of a partition's field is adopted."""
@@ -98,7 +96,7 @@ class Checker:
             statements[number].fields["partition"][0] for number in cluster.lines
             if statements[number].kind == "elects_unclean"
         }
-        self.decisions = Decisions(cluster, statements, name)
+        self.decisions = Decisions(cluster, explorer.decision_lines)
         self.reported = _reported(cluster, statements)
         self.least: dict[tuple[Partition, str], int] = {}
         self.doubts: dict[str, list[int]] = {}
@@ -307,8 +305,8 @@ class Checker:
                                        CONTRADICTED))
         if line.kind == "not_preferred":  # One fact of all others, unless one is not led by it.
             wrong = frozenset(
-                name_of(partition) for partition, _, checks in self.world.unlisted(case)
-                if not all(map(agrees, checks))
+                name_of(simulation.possibility[row].partition)
+                for row, check in self.world.unlisted(line) if not agrees(check)
             )
             subject = f"broker {line.fields['broker']}"
             self._say(number, Claim("all others led by it", subject, frozenset(), wrong))
