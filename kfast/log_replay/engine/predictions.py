@@ -288,9 +288,7 @@ def _shrinks(
             start = begun.setdefault(name, last or latest.get(at, known[at]))
             stopped = (*name, row["broker_id"]) in stops
             for before, after in _in_any_order(start, row["broker_id"], sorted(others)):
-                yield at, key, row["step"], {
-                    **dataclasses.asdict(after), "controller_epoch": epoch
-                }
+                yield at, key, row["step"], {**vars(after), "controller_epoch": epoch}
                 if records and stopped:
                     yield at, ("stop_replica", row["broker_id"]), row["step"], {
                         "leader_epoch": before.leader_epoch, "delete": False

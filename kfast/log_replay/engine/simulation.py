@@ -323,7 +323,7 @@ class Simulation:
 
     def set_record(self, row: int, record: Leadership) -> None:
         """Give a row another record, in the store and in the controller's cache."""
-        self.state.set_leadership(row, **dataclasses.asdict(record))
+        self.state.set_leadership(row, **vars(record))
 
     def preferred(self, row: int) -> int:
         """Id of a row's preferred replica; -1 where it has none."""
