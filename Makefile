@@ -14,7 +14,8 @@
 #   make soak      random steps on kernels beside their plain Python twins: STEPS=10000000, JOBS=1; stopped and
 #                  run again, it goes on; build/soak.json keeps what is done, and removing it begins again
 #   make beside    Kafka's own controller classes and kfast on one large cluster: time and memory of each, a
-#                  table and a plot in benchmarks/results; PARTITIONS=1000000, KAFKA=4.1.2
+#                  table and a plot in benchmarks/results; PARTITIONS=1000000, KAFKA=4.1.2 (KRaft) or
+#                  3.9.1 (ZooKeeper mode, which needs 14 GiB: HEAP=14g)
 #   make docs      the documentation as a site, in build/docs; a warning is an error
 #   make docs-links  follow the links from it to other sites; needs a network
 #   make bench     the benchmarks, PARTITIONS=1000000 of them, and a table and a plot of all sizes
@@ -87,7 +88,7 @@ soak: $(VENV)/installed-dev
 		$(if $(SEED),--seed $(SEED))
 
 beside: $(VENV)/installed-dev
-	$(BIN)/python -m benchmarks.beside --partitions $(PARTITIONS) --kafka $(KAFKA)
+	$(BIN)/python -m benchmarks.beside --partitions $(PARTITIONS) --kafka $(KAFKA) $(if $(HEAP),--heap $(HEAP))
 
 # From nothing, so that every example runs and no page is left of what is no more.
 docs: $(VENV)/installed-docs

@@ -2,12 +2,13 @@
 
     python -m benchmarks.beside [--partitions 1000000] [--kafka 4.1.2]
 
-Each side is a process of its own and runs the same events: it loads the cluster, single brokers are
-fenced one after another, then a rack, which is unfenced again; its replicas join their ISRs, and
-the periodic task elects preferred leaders. After each event leaders, ISRs and epochs must be those
-of the other side. kfast runs twice: with a table of all records that it writes, as Kafka makes them
-too, and with their counts. docs/lockstep.md says what this flatters. The exit code is 2 where Java
-or Maven is missing, 1 where the sides differ.
+Each side is a process of its own and runs the same events: it loads the cluster, single brokers
+fail one after another, then a rack, which returns; its replicas join their ISRs, and the periodic
+task elects preferred leaders. After each event leaders, ISRs and epochs must be those of the other
+side, and so must the number of records that KRaft writes, and of partitions in the requests that
+ZooKeeper mode sends. kfast runs twice: with tables of all of these, as Kafka makes them too, and
+with their counts. docs/lockstep.md says what this flatters. The exit code is 2 where Java or Maven
+is missing, 1 where the sides differ.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ import pyarrow as pa
 import kfast
 from benchmarks import cases
 from benchmarks.conftest import REPLICAS_PER_BROKER
-from tests.kafka.kafka_classes import MissingToolError, build
+from tests.kafka.kafka_classes import KRAFT, ZOOKEEPER, MissingToolError, build
 from tests.kafka.lockstep import profile_of
 
 FACTOR, RACKS, SEED = 3, 3, 42
@@ -42,7 +44,7 @@ EVENTS = (
     "rebalance leaders",
 )
 JOURNALS = ("full", "counts")
-SIDES = {"kafka": "Kafka", "full": "kfast, all records", "counts": "kfast, counts"}
+SIDES = {"kafka": "Kafka", "full": "kfast, all tables", "counts": "kfast, counts"}
 
 Row = dict[str, Any]
 
@@ -143,35 +145,92 @@ def state_sums(state: kfast.ClusterState) -> list[int]:
     ]
 
 
+class Kraft:
+    """Events of `kfast.QuorumController`: records that each wrote."""
+
+    def __init__(self, state: kfast.ClusterState, journal: str) -> None:
+        self.state = state
+        self.controller = kfast.QuorumController(state, journal=journal)
+        self.controller.activate()
+
+    def load(self) -> int:
+        """What the loaded cluster stands for: a record of each topic and partition."""
+        return self.state.topic_exists.size + self.state.n_partitions
+
+    def fail(self, brokers: list[int]) -> int:
+        """Fence them, one after another."""
+        return self._n_records(self.controller.fence_broker(broker) for broker in brokers)
+
+    def restore(self, brokers: list[int]) -> int:
+        """Unfence them, one after another."""
+        return self._n_records(self.controller.unfence_broker(broker) for broker in brokers)
+
+    def catch_up(self, brokers: list[int]) -> int:
+        """Their replicas join their ISRs."""
+        return self._n_records(self.controller.catch_up(brokers))
+
+    def rebalance(self) -> int:
+        """The periodic task, until it has nothing to do."""
+        return self._n_records(self._rounds())
+
+    def _rounds(self) -> Iterator[kfast.QuorumOutcome]:
+        again = True
+        while again:
+            outcome = self.controller.maybe_balance_partition_leaders()
+            again = bool(outcome.response)
+            yield outcome
+
+    def _n_records(self, outcomes: Iterable[kfast.QuorumOutcome]) -> int:
+        return sum(
+            outcome.records.num_rows if outcome.level == "full"
+            else sum(outcome.counts.records.values()) for outcome in outcomes
+        )
+
+
+class ZooKeeper:
+    """Events of `kfast.Controller`: partitions in the requests that each sent."""
+
+    def __init__(self, state: kfast.ClusterState, journal: str) -> None:
+        self.state = state
+        self.controller = kfast.Controller(state, journal=journal)
+
+    def load(self) -> int:
+        """The controller takes office."""
+        return self._n_partitions(self.controller.on_controller_failover())
+
+    def fail(self, brokers: list[int]) -> int:
+        """They fail at once."""
+        return self._n_partitions(self.controller.on_broker_failure(brokers))
+
+    def restore(self, brokers: list[int]) -> int:
+        """They register at once."""
+        return self._n_partitions(self.controller.on_broker_startup(brokers))
+
+    def catch_up(self, brokers: list[int]) -> int:
+        """Their replicas join their ISRs."""
+        return self._n_partitions(self.controller.catch_up(brokers))
+
+    def rebalance(self) -> int:
+        """The periodic task, once."""
+        return self._n_partitions(self.controller.rebalance_leaders())
+
+    def _n_partitions(self, outcome: kfast.Outcome) -> int:
+        outcome.tables  # noqa: B018 - makes all of them at level full
+        return sum(outcome.counts.request_partitions.values())
+
+
 def run_kfast(path: Path, profile: str, journal: str) -> list[Row]:
     """The events in kfast; ids of brokers are rows in these clusters."""
     singles, rack, sizes, replicas = read_cluster(path)
     tables = list(tables_of(sizes, replicas, profile))
     rows: list[Row] = []
-    controller: kfast.QuorumController
+    side: Kraft | ZooKeeper
 
     def load() -> int:
-        nonlocal controller
+        nonlocal side
         state = kfast.ClusterState.from_tables(*tables)
-        controller = kfast.QuorumController(state, journal=journal)
-        controller.activate()
-        return len(sizes) + len(replicas)
-
-    def n_records(outcomes: Iterable[kfast.QuorumOutcome]) -> int:
-        return sum(
-            outcome.records.num_rows if journal == "full" else sum(outcome.counts.records.values())
-            for outcome in outcomes
-        )
-
-    def each(change: str, brokers: list[int]) -> int:
-        return n_records(getattr(controller, change)(broker) for broker in brokers)
-
-    def rounds() -> Iterator[kfast.QuorumOutcome]:
-        again = True
-        while again:
-            outcome = controller.maybe_balance_partition_leaders()
-            again = bool(outcome.response)
-            yield outcome
+        side = (ZooKeeper if profile.startswith("zk") else Kraft)(state, journal)
+        return side.load()
 
     def measure(event: str, act: Callable[[], int]) -> None:
         cpu, wall = time.process_time(), time.perf_counter()
@@ -179,15 +238,15 @@ def run_kfast(path: Path, profile: str, journal: str) -> list[Row]:
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         tables.clear()
         rows.append({"event": event, "seconds": wall, "cpu_seconds": cpu, "records": n,
-                     "state": state_sums(controller.state), "resident": resident()})
+                     "state": state_sums(side.state), "resident": resident()})
 
     measure("load", load)
     for broker in singles:
-        measure("fail one", lambda broker=broker: each("fence_broker", [broker]))
-    measure("fail a third", lambda: each("fence_broker", rack))
-    measure("return of a third", lambda: each("unfence_broker", rack))
-    measure("catch up of a third", lambda: n_records(controller.catch_up(rack)))
-    measure("rebalance leaders", lambda: n_records(rounds()))
+        measure("fail one", partial(side.fail, [broker]))
+    measure("fail a third", lambda: side.fail(rack))
+    measure("return of a third", lambda: side.restore(rack))
+    measure("catch up of a third", lambda: side.catch_up(rack))
+    measure("rebalance leaders", side.rebalance)
     return rows
 
 
@@ -202,18 +261,20 @@ def lines_of(command: list[str]) -> list[Row]:
 
 def run_sides(n_partitions: int, version: str, heap: str) -> dict[str, list[Row]]:
     """Rows of every side, one side after another."""
-    profile, folder = profile_of(version), build(version)
-    n_brokers = n_brokers_of(n_partitions)
+    profile = profile_of(version)
+    project = ZOOKEEPER if profile.startswith("zk") else KRAFT
+    folder, n_brokers = build(version, project), n_brokers_of(n_partitions)
     with tempfile.TemporaryDirectory() as name:
         large, start, small = (Path(name) / file for file in ("large", "start.json", "small"))
         write_cluster(large, n_partitions, n_brokers, profile)
         write_cluster(small, WARM_PARTITIONS, n_brokers, profile)
-        start.write_text(json.dumps(java_input(n_brokers, profile)))
-        classes = f"{folder}/lockstep-1.jar:{folder}/lib/*"
+        if project is KRAFT:
+            start.write_text(json.dumps(java_input(n_brokers, profile)))
+        beside = project.main_class.replace("Lockstep", "Beside")
         sides = {"kafka": lines_of([
-            "java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-cp", classes,
-            "org.apache.kafka.controller.Beside", str(large), str(start), str(small),
-            str(WARM_RUNS),
+            "java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-cp",
+            f"{folder}/lockstep-1.jar:{folder}/lib/*", beside, str(large),
+            str(start) if project is KRAFT else str(n_brokers), str(small), str(WARM_RUNS),
         ])}
         for journal in JOURNALS:
             sides[journal] = lines_of([

@@ -35,8 +35,9 @@ import org.apache.zookeeper.data.Stat;
 import sun.reflect.ReflectionFactory;
 
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
-import java.util.TreeMap;
+import java.util.Map;
 import java.util.TreeSet;
 
 /**
@@ -63,14 +64,14 @@ class MemoryZooKeeper extends UnconnectedClient {
         }
     }
 
-    private TreeMap<String, Node> nodes;
+    private Map<String, Node> nodes;
     private boolean movedAtOther;
 
     /** Makes an instance without its constructor, which would connect to a server. */
     static MemoryZooKeeper create() throws ReflectiveOperationException {
         MemoryZooKeeper client = (MemoryZooKeeper) ReflectionFactory.getReflectionFactory()
             .newConstructorForSerialization(MemoryZooKeeper.class, Object.class.getConstructor()).newInstance();
-        client.nodes = new TreeMap<>();
+        client.nodes = new HashMap<>();
         client.nodes.put("", new Node());
         return client;
     }

@@ -53,28 +53,44 @@ final class ZkCluster {
     ZkCluster(JsonNode given) throws Exception {
         Properties properties = new Properties();
         properties.put("broker.id", given.get("controller_id").asText());
-        properties.put("zookeeper.connect", "in memory");
-        properties.put("auto.leader.rebalance.enable", "false");
         properties.put("delete.topic.enable", given.get("delete_topic_enabled").asText());
         properties.put("unclean.leader.election.enable", given.get("default_unclean").asText());
         properties.put("leader.imbalance.per.broker.percentage", given.get("percentage").asText());
+        MemoryZooKeeper.Node epoch = nodes.put("/controller_epoch", given.get("controller_epoch").asText().getBytes());
+        epoch.version = given.get("epoch_store_version").asInt();
+        given.get("brokers").fields().forEachRemaining(b -> register(nodes, b.getKey(), b.getValue().asLong()));
+        given.get("topics").fields().forEachRemaining(topic -> start(topic.getKey(), topic.getValue()));
+        given.get("queued").forEach(topic -> nodes.put(DELETIONS + topic.asText(), null));
+        controller = controller(properties, client, nodes, (config, channels, events, context) ->
+            new RecordedBatch(config, channels, events, context, sends));
+    }
+
+    /** Makes what collects the requests of a controller. */
+    interface Batches {
+        ControllerBrokerRequestBatch make(
+            KafkaConfig config, ControllerChannelManager channels, ControllerEventManager events,
+            ControllerContext context
+        );
+    }
+
+    /** A controller that has not started, over nodes in memory; nothing but these batches gets its requests. */
+    static KafkaController controller(
+        Properties properties, KafkaZkClient client, MemoryZooKeeper nodes, Batches batches
+    ) throws Exception {
+        properties.put("zookeeper.connect", "in memory");
+        properties.put("auto.leader.rebalance.enable", "false");
         KafkaConfig config = KafkaConfig.fromProps(properties);
         for (String path : List.of("/brokers/ids", "/brokers/topics", "/config/topics", "/config/changes",
             "/admin/delete_topics", "/isr_change_notification", "/log_dir_event_notification")) nodes.put(path, null);
-        MemoryZooKeeper.Node epoch = nodes.put("/controller_epoch", given.get("controller_epoch").asText().getBytes());
-        epoch.version = given.get("epoch_store_version").asInt();
-        given.get("brokers").fields().forEachRemaining(b -> register(b.getKey(), b.getValue().asLong()));
-        given.get("topics").fields().forEachRemaining(topic -> start(topic.getKey(), topic.getValue()));
-        given.get("queued").forEach(topic -> nodes.put(DELETIONS + topic.asText(), null));
-        controller = Release.controller(config, client, nodes);
+        KafkaController controller = Release.controller(config, client, nodes);
         ControllerChannelManager channels = Release.channels(config);
         ControllerContext context = controller.controllerContext();
-        Fields.set(controller, "controllerChannelManager", channels);
         ControllerEventManager events = controller.eventManager();
-        Fields.set(controller, "brokerRequestBatch", new RecordedBatch(config, channels, events, context, sends));
+        Fields.set(controller, "controllerChannelManager", channels);
+        Fields.set(controller, "brokerRequestBatch", batches.make(config, channels, events, context));
         for (Object machine : List.of(controller.replicaStateMachine(), controller.partitionStateMachine()))
-            Fields.set(machine, "controllerBrokerRequestBatch",
-                new RecordedBatch(config, channels, events, context, sends));
+            Fields.set(machine, "controllerBrokerRequestBatch", batches.make(config, channels, events, context));
+        return controller;
     }
 
     void close() throws Exception {
@@ -85,7 +101,7 @@ final class ZkCluster {
         return node.toString().getBytes();
     }
 
-    private void register(String broker, long epoch) {
+    static void register(MemoryZooKeeper nodes, String broker, long epoch) {
         ObjectNode info = JSON.createObjectNode().put("version", 4).put("host", "h").put("port", 9092)
             .put("jmx_port", -1).put("timestamp", "0");
         info.putArray("endpoints").add("PLAINTEXT://h" + broker + ":9092");
@@ -290,8 +306,8 @@ final class ZkCluster {
 
     private void brokerChange(JsonNode event) {
         restoreBrokers(event.get("registered"));
-        event.get("started").fields().forEachRemaining(b -> register(b.getKey(), b.getValue().asLong()));
-        event.get("bounced").fields().forEachRemaining(b -> register(b.getKey(), b.getValue().asLong()));
+        event.get("started").fields().forEachRemaining(b -> register(nodes, b.getKey(), b.getValue().asLong()));
+        event.get("bounced").fields().forEachRemaining(b -> register(nodes, b.getKey(), b.getValue().asLong()));
         event.get("failed").forEach(broker -> nodes.remove("/brokers/ids/" + broker.asInt()));
         process(controller, BrokerChange$.MODULE$);
     }
@@ -303,7 +319,7 @@ final class ZkCluster {
     private void restoreBrokers(JsonNode registered) {
         for (String broker : nodes.children("/brokers/ids"))
             if (!registered.has(broker)) nodes.remove("/brokers/ids/" + broker);
-        registered.fields().forEachRemaining(b -> register(b.getKey(), b.getValue().asLong()));
+        registered.fields().forEachRemaining(b -> register(nodes, b.getKey(), b.getValue().asLong()));
     }
 
     private void controlledShutdown(JsonNode event, ObjectNode answer) {
