@@ -8,6 +8,7 @@
 #   make debug     the tests against a build with bounds and initialisation checks, and assertions
 #   make sanitize  the kernel tests against a build with the same checks and with the address and
 #                  undefined sanitizers; `make debug CHECKED="not kernels"` runs the other tests
+#   make race      the kernel tests against a build with the thread sanitizer; needs gcc
 #   make lockstep  Kafka's own controller classes and kfast on the same random events: KAFKA=4.1.2, STEPS=10000,
 #                  and a fresh SEED unless one is given; KAFKA=3.9.1 is ZooKeeper mode, with PROFILE=kraft-3.9 KRaft;
 #                  needs Java 17, Maven and, once, a network
@@ -42,6 +43,8 @@ SPREAD = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 SANITIZERS ?= address,undefined
 # Tests that `make wheel` runs: of all but those of tests/style, which need a checkout, some.
 WHEEL_TESTS ?= tests/state tests/journal tests/cli
+# Tests that `make race` runs: those of all kernels that use threads.
+RACE_TESTS ?= tests/rules tests/kraft tests/analysis tests/journal tests/state
 # Which tests `make debug` runs, of those that are neither slow nor Spark's.
 CHECKED ?= kernels or not kernels
 PRELOADED = $(shell cc -print-file-name=libasan.so) $(shell cc -print-file-name=libstdc++.so.6)
@@ -56,7 +59,7 @@ EXTRAS := import tomllib; \
 COPIED := kfast kfast_command.py pyspark_kfast tests benchmarks bench_data docs setup.py pyproject.toml \
 	MANIFEST.in CITATION.cff LICENSE README.md CHANGELOG.md Makefile .ci .gitignore
 
-.PHONY: demo test slow lint lockstep soak beside docs docs-links debug sanitize bench guard reports wheel man clean
+.PHONY: demo test slow lint lockstep soak beside docs docs-links debug sanitize race bench guard reports wheel man clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -137,6 +140,19 @@ sanitize: $(VENV)/installed-dev
 	cd build/sanitize && LD_PRELOAD="$(PRELOADED)" \
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 		$(BIN)/python -m pytest -q $(SPREAD) -m "kernels and not slow and not spark"
+
+# What Arrow's own threads do is not built to be watched, and is left out.
+race: $(VENV)/installed-dev
+	$(call copy_tree,race)
+	cd build/race && KFAST_SANITIZE=thread $(BIN)/python setup.py -q build_ext --inplace
+	cd build/race && cc -shared -fPIC -o openmp_for_tsan.so tests/support/openmp_for_tsan.c \
+		-Wl,--no-as-needed -lgomp
+	rm -rf build/race/reports
+	mkdir build/race/reports
+	cd build/race && LD_PRELOAD="$(shell cc -print-file-name=libtsan.so) $$PWD/openmp_for_tsan.so" \
+		TSAN_OPTIONS="ignore_noninstrumented_modules=1 log_path=$$PWD/reports/report" \
+		$(BIN)/python -m pytest -q $(SPREAD) -m "kernels and not slow and not spark" $(RACE_TESTS)
+	@cat build/race/reports/* 2>/dev/null && exit 1 || echo "no data race"
 
 # `pip wheel` does what `pip install` of an sdist does first. The tests are those of the sdist, in a
 # folder that has no kfast: what they import is the wheel, in an environment of its own.
