@@ -10,7 +10,8 @@
 #                  undefined sanitizers; `make debug CHECKED="not kernels"` runs the other tests
 #   make race      the kernel tests against a build with the thread sanitizer; needs gcc
 #   make lockstep  Kafka's own controller classes and kfast on the same random events: KAFKA=4.1.2, STEPS=10000,
-#                  and a fresh SEED unless one is given; KAFKA=3.9.1 is ZooKeeper mode, with PROFILE=kraft-3.9 KRaft;
+#                  and a fresh SEED unless one is given; KAFKA=3.9.1 or 2.4.1 is ZooKeeper mode, 3.9.1 with
+#                  PROFILE=kraft-3.9 KRaft;
 #                  needs Java 17, Maven and, once, a network
 #   make soak      random steps on kernels beside their plain Python twins: STEPS=10000000, JOBS=1; stopped and
 #                  run again, it goes on; build/soak.json keeps what is done, and removing it begins again

@@ -264,7 +264,7 @@ def test_a_plan_in_every_profile(profile):
     assert all("has not caught up" in text for text in waits.partitions["reason"].to_pylist())
     gone = delete_topics(state, names[:1], profile=profile)
     assert gone.summary["topics_deleted"] == 1
-    if not PROFILES[profile].checks_added_replicas:
+    if not PROFILES[profile].cancels_reassignments:
         key = next(iter(plan))
         with pytest.raises(ArgumentError, match="broker 77 is unknown"):
             execute_plan(state, {key: [77]}, profile=profile)

@@ -32,7 +32,7 @@ from tests.support.kraft_cases import Json
 DEFAULT_KAFKA = "4.1.2"
 SEEDS = 1 << 40
 SHOWN_EVERY_SECONDS = 30
-ZK_PROFILES = ("zk-3.9",)
+ZK_PROFILES = ("zk-2.4", "zk-3.9")
 """Releases of ZooKeeper mode that can be run."""
 
 

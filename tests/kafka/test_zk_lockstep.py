@@ -25,7 +25,7 @@ from tests.kafka.zk_shrinking import run_zk_case
 from tests.support.kfast_run import Setting
 
 MOST_EVENTS = 8
-KAFKA = {"zk-3.9": "3.9.1"}
+KAFKA = {"zk-2.4": "2.4.1", "zk-3.9": "3.9.1"}
 """The release that each profile is run with."""
 
 

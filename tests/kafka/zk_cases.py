@@ -31,6 +31,8 @@ TOPIC_SETS = {"topics": "exists", "queued": "queued_for_deletion", "started": "d
 """Sets of topics of Kafka's context, and kfast's columns."""
 SENT = ("requests", "update_metadata", "update_metadata_brokers")
 """Tables of what was sent."""
+STOPS_WITHOUT_EPOCH = ("zk-2.4",)
+"""Profiles whose StopReplica has no leader epoch: before 2.6."""
 
 
 # ------------------------------------------------------------------------------------------ starts
@@ -434,6 +436,11 @@ def view_of(
     sent = {**sent, "update_metadata": [
         row for row in sent["update_metadata"] if row["step"] in heard
     ]}
+    if profile in STOPS_WITHOUT_EPOCH:
+        sent["requests"] = [
+            {**row, "leader_epoch": None} if row["kind"] == "StopReplica" else row
+            for row in sent["requests"]
+        ]
     rows: dict[str, list[Json]] = {
         key: [] for key in ("transitions", "elections", "refusals", "additions")
     }

@@ -62,6 +62,7 @@ class ZkSequence:
         generator = random_events.Generator(self.rng, ctx, store, controller)
         weights = {
             getattr(generator, name): weight for name, weight in WEIGHTS.items()
+            if name != "alter" or ctx.profile.has_alter_partition
         } | {partial(function, generator): weight for function, weight in FUNCTIONS.items()}
         if store is not None:
             weights |= {getattr(generator, name): weight for name, weight in OF_THE_STORE.items()}

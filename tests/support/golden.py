@@ -35,7 +35,7 @@ def facts(outcome: Any) -> dict[str, Any]:
     return {
         **{name: getattr(outcome, name).tolist() for name in ARRAYS},
         **{name: str(getattr(outcome, name)) for name in VALUES},
-        **{name: table and table.to_pylist() for name, table in tables.items()},
+        **{name: None if table is None else table.to_pylist() for name, table in tables.items()},
         "counts": str(outcome.counts),
     }
 

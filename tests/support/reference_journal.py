@@ -54,6 +54,8 @@ class Journal:
     additions: list[Row] = field(default_factory=list)
     sent: list[tuple[int, Sent]] = field(default_factory=list)
     batch_failures: list[str] = field(default_factory=list)
+    shares_a_bucket: bool = False
+    """Whether a call had brokers whose order in Kafka depends on more than their ids."""
 
     def moved(
         self,

@@ -90,8 +90,6 @@ class Profile:
     # -- reassignment and deletion: sections 6.6, 6.7 and 6.12 --
     cancels_reassignments: bool = True
     """Since 2.4: an API, assignments with adding and removing, override and cancel."""
-    checks_added_replicas: bool = True
-    """Since 2.5: added replicas must be live."""
     epoch_bump_separates_added: bool = True
     """Since 2.7: the epoch bump says is_new to the added replicas."""
     epoch_bump_is_cached: bool = True
@@ -106,7 +104,7 @@ ZK_3_9 = Profile()
 ZK_2_4 = replace(
     ZK_3_9, name="zk-2.4", group_order="scala-2.12", marks_recovery=False,
     tells_starting_of_queued=True, announces_unless_elected=False, rebalances_in_isr=False,
-    rebalances_while_reassigning=False, has_alter_partition=False, checks_added_replicas=False,
+    rebalances_while_reassigning=False, has_alter_partition=False,
     epoch_bump_separates_added=False, batches_deletions=False,
 )
 ZK_2_0 = replace(

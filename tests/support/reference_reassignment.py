@@ -273,7 +273,7 @@ def check_request(core: Core, p: Partition, wanted: Sequence[int] | None) -> Rea
     if not wanted or len(set(wanted)) < len(wanted) or min(wanted) < 0:
         return ReassignmentCode.INVALID_REPLICA_ASSIGNMENT
     added = set(assignment.reassign_to(wanted).adding)
-    if core.ctx.profile.checks_added_replicas and not added <= core.ctx.live:
+    if not added <= core.ctx.live:
         return ReassignmentCode.INVALID_REPLICA_ASSIGNMENT
     return ReassignmentCode.STARTED
 

@@ -67,6 +67,12 @@ def in_group_order(broker_ids: Iterable[int], order: str) -> list[int]:
     return ids
 
 
+def shares_a_bucket(broker_ids: Iterable[int], order: str) -> bool:
+    """Whether Kafka's order of these depends on more than their ids: docs/deviations.md."""
+    ids = set(broker_ids)
+    return order == "scala-2.12" and len({bucket(b) for b in ids}) < len(ids) <= 4
+
+
 # -- the machine ---
 
 
@@ -116,8 +122,10 @@ class ReplicaStateMachine:
             return self.codes
         self.journal.step += 1
         batch = RequestBatch(self.ctx)
+        ids, order = {b for _, b in replicas}, self.ctx.profile.group_order
+        self.journal.shares_a_bucket |= shares_a_bucket(ids, order)
         try:
-            for b in in_group_order((b for _, b in replicas), self.ctx.profile.group_order):
+            for b in in_group_order(ids, order):
                 group = [p for p, of in replicas if of == b]
                 items = [[p] for p in group] if self.ctx.profile.batch_per_partition else [group]
                 for some in items:

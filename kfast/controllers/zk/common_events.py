@@ -83,15 +83,14 @@ class ZkEvents:
         Raises
         ------
         ArgumentError
-            The plan names an unknown broker, and the controller would not check it (before 2.5).
+            The plan names an unknown broker, and the controller would not check it (before 2.4).
         """
         controller = self.controller
-        if not controller.profile.checks_added_replicas:
-            named = plan["replicas"].combine_chunks().flatten().to_numpy()
-            self.state.find_brokers(np.unique(named).tolist())
         if controller.profile.cancels_reassignments:
             outcome = controller.alter_partition_reassignments(plan)
         else:
+            named = plan["replicas"].combine_chunks().flatten().to_numpy()
+            self.state.find_brokers(np.unique(named).tolist())
             outcome = controller.reassign_partitions(plan)
         codes = outcome.reassignment_codes.tolist()
         errors = [ReassignmentCode(code).name if code else None for code in codes]

@@ -175,8 +175,6 @@ class Profile:
     """Reassignments have an API and may be cancelled or replaced, and assignments say what is added
     and removed (since 2.4); before, a node and the controller's memory do, and when a reassignment
     completes all its targets become Online."""
-    checks_added_replicas: bool = True
-    """Replicas that a reassignment adds must be on live brokers (since 2.5)."""
     epoch_bump_separates_added: bool = True
     """The epoch bump tells origin and added replicas apart, the latter as new (since 2.7)."""
     epoch_bump_is_cached: bool = True
@@ -259,7 +257,6 @@ ZK_2_4 = replace(
     rebalances_in_isr=False,
     rebalances_while_reassigning=False,
     has_alter_partition=False,
-    checks_added_replicas=False,
     epoch_bump_separates_added=False,
     batches_deletions=False,
 )
@@ -329,7 +326,7 @@ CHANGED_SWITCHES: Mapping[str, tuple[str, ...]] = {
     "2.2": ("empty_metadata_is_all", "tells_starting_apart", "has_broker_epochs",
             "filters_elections"),
     "2.3": ("replica_previous", "offlines_dead_at_startup", "without_leadership"),
-    "2.5": ("checks_added_replicas", "batches_deletions"),
+    "2.5": ("batches_deletions",),
     "2.6": ("rebalances_in_isr",),
     "2.7": ("has_alter_partition", "epoch_bump_separates_added", "tells_starting_of_queued"),
     "3.1": ("announces_unless_elected",),

@@ -89,8 +89,6 @@ def alter_partition_reassignments(engine: ZkEngine, reassignments: Reassignments
         state.columns, requests.rows, requests.targets.offsets,
         state.broker_rows(requests.targets.broker_ids), alive,
     )
-    if not engine.profile.checks_added_replicas:
-        alive[:] = 1
     wrong = ~requests.cancel & ((valid & alive) == 0)
     codes[wrong] = ReassignmentCode.INVALID_REPLICA_ASSIGNMENT
     return _trigger(engine, event, requests, codes)

@@ -67,7 +67,7 @@ final class Release {
         return new KafkaController(config, client, Time.SYSTEM, METRICS, null, 0, null, features, none, Option.empty());
     }
 
-    static ControllerChannelManager channels(KafkaConfig config) {
+    static ControllerChannelManager channels(KafkaConfig config, ControllerContext context) {
         return new ControllerChannelManager(
             () -> 0, config, Time.SYSTEM, METRICS, new StateChangeLogger(config.brokerId(), true, Option.empty()),
             Option.empty()
@@ -128,8 +128,12 @@ final class Release {
         row.put("version", record.partitionEpoch()).put("recovery", record.leaderRecoveryState().value());
     }
 
-    static void putImbalance(ObjectNode out, ControllerContext context) {
-        out.put("preferred_imbalance_count", context.preferredReplicaImbalanceCount());
+    static void putImbalance(ObjectNode out, KafkaController controller) {
+        out.put("preferred_imbalance_count", controller.controllerContext().preferredReplicaImbalanceCount());
+    }
+
+    static void putTopicVersion(ObjectNode topic, int number) {
+        topic.put("version", 3).put("topic_id", new Uuid(1, number).toString());
     }
 
     static <T> scala.collection.immutable.Set<T> immutable(scala.collection.Set<T> values) {
@@ -160,7 +164,7 @@ final class Release {
     }
 
     /** A request of one leader; an ISR that has the cached members is written in the order of the cached one. */
-    static void alterPartition(KafkaController controller, JsonNode event, ObjectNode answer) {
+    static void alterPartition(ZkCluster cluster, KafkaController controller, JsonNode event, ObjectNode answer) {
         ControllerContext context = controller.controllerContext();
         Map<String, AlterPartitionRequestData.TopicData> topics = new HashMap<>();
         event.get("records").fields().forEachRemaining(entry -> {

@@ -11,7 +11,6 @@ import kafka.zk.KafkaZkClient;
 
 import org.apache.kafka.common.ElectionType;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.requests.ApiError;
 
@@ -24,6 +23,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.NoSuchElementException;
@@ -83,7 +83,7 @@ final class ZkCluster {
         for (String path : List.of("/brokers/ids", "/brokers/topics", "/config/topics", "/config/changes",
             "/admin/delete_topics", "/isr_change_notification", "/log_dir_event_notification")) nodes.put(path, null);
         KafkaController controller = Release.controller(config, client, nodes);
-        ControllerChannelManager channels = Release.channels(config);
+        ControllerChannelManager channels = Release.channels(config, controller.controllerContext());
         ControllerContext context = controller.controllerContext();
         ControllerEventManager events = controller.eventManager();
         Fields.set(controller, "controllerChannelManager", channels);
@@ -134,8 +134,8 @@ final class ZkCluster {
         } catch (java.io.IOException e) {
             throw new IllegalStateException(e);
         }
-        ObjectNode made = JSON.createObjectNode().put("version", 3);
-        made.put("topic_id", new Uuid(1, nextTopicId++).toString());
+        ObjectNode made = JSON.createObjectNode();
+        Release.putTopicVersion(made, nextTopicId++);
         for (String field : List.of("partitions", "adding_replicas", "removing_replicas")) made.putObject(field);
         return made;
     }
@@ -267,7 +267,7 @@ final class ZkCluster {
                 reassign(event);
                 break;
             case "alter_partition":
-                Release.alterPartition(controller, event, answer);
+                Release.alterPartition(this, controller, event, answer);
                 break;
             case "on_isr_change_notification":
                 client.propagateIsrChanges(partitions(event.get("partitions")));
@@ -412,6 +412,28 @@ final class ZkCluster {
 
     private Set<TopicPartition> hosted(int broker) {
         return Scala.set(controller.controllerContext().partitionsOnBroker(broker));
+    }
+
+    /** Before 2.7 a leader writes the ISRs of partitions whose stored version it knows, and notifies the controller. */
+    Set<TopicPartition> writeIsrs(JsonNode event) {
+        Set<TopicPartition> written = new LinkedHashSet<>();
+        event.get("records").fields().forEachRemaining(entry -> {
+            TopicPartition partition = ZkState.partition(entry.getKey());
+            MemoryZooKeeper.Node node = nodes.node(recordPath(partition));
+            if (node == null || node.version != entry.getValue().get("version").asInt()) return;
+            try {
+                node.data = bytes(((ObjectNode) JSON.readTree(node.data)).set("isr", entry.getValue().get("isr")));
+            } catch (java.io.IOException e) {
+                return; // A record that does not decode has no leader that knows it.
+            }
+            node.version++;
+            written.add(partition);
+        });
+        if (!written.isEmpty()) {
+            client.propagateIsrChanges(Scala.scalaSet(written));
+            process(controller, IsrChangeNotification$.MODULE$);
+        }
+        return written;
     }
 
     private void leaderAndIsrResponse(JsonNode event, Iterable<TopicPartition> online) {

@@ -58,7 +58,7 @@ final class ZkState {
         if (!controller.isActive()) return out;
         out.put("controller_epoch", context.epoch()).put("epoch_store_version", context.epochZkVersion());
         out.put("offline_partition_count", context.offlinePartitionCount());
-        Release.putImbalance(out, context);
+        Release.putImbalance(out, controller);
         ObjectNode brokers = out.putObject("brokers");
         ZkState.<Object, Object>map(context, "liveBrokerEpochs")
             .forEach((broker, epoch) -> brokers.put(broker.toString(), ((Number) epoch).longValue()));
