@@ -435,13 +435,14 @@ def deleted_topics_were_deleted(
 def deletion_is_not_retried_under_way(
     before: ClusterState, after: ClusterState, outcome: Outcome
 ) -> None:
-    """Rule 26, second half: while a replica is being deleted, none of its topic is retried."""
+    """Rule 26, second half: no replica is retried while an assigned one of its topic is deleted."""
     if outcome.event not in DELETION_EVENTS:
         return
     n = before.n_partitions
     width = min(before.n_slots, after.n_slots)
     deleting = (before.replica_state[:, :width] == after.replica_state[:n, :width]).all(axis=1)
-    deleting &= (before.replica_state == ReplicaState.DELETION_STARTED).any(axis=1)
+    assigned = np.arange(before.n_slots) < before.records["n_replicas"][:, None]
+    deleting &= (assigned & (before.replica_state == ReplicaState.DELETION_STARTED)).any(axis=1)
     deleting &= before.topic_queued_for_deletion[before.topic_row] & (after.partition[:n] >= 0)
     topics = {before.topic[int(row)].as_py() for row in before.topic_row[deleting]}
     for row in outcome.transitions.to_pylist() if topics else ():

@@ -120,6 +120,8 @@ def test_kfast_and_its_twin_agree_after_every_event(seed, with_store, met):
     pytest.param(1493610, True, "zk-2.4", 2, id="an ISR is reported of a record that has changed"),
     pytest.param(936444765, False, "zk-2.0", 192, id="two replicas join an assignment at once"),
     pytest.param(494813472, True, "zk-1.1", 93, id="a waiting topic has a replica without a state"),
+    pytest.param(1960229411, False, "zk-2.0", 141, id="who is no longer assigned is being deleted"),
+    pytest.param(1477083400, True, "zk-2.4", 161, id="a failover with an emptied assignment"),
 ])
 def test_what_long_runs_met_is_mended(seed, with_store, profile, events):
     """Sequences in which kfast and its twin once parted."""

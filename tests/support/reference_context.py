@@ -251,6 +251,10 @@ class Context:
             return False
         return not self.has_preferred_leader(assignment, record)
 
+    def is_emptied(self, p: Partition) -> bool:
+        """Whether p has lost its last replica; it counts as balanced (docs/deviations.md)."""
+        return p in self.assignments and not self.assignments[p].replicas
+
     # -- mutators (section 1.6) ---------------------------------------------------------------
 
     def put_partition_state(self, p: Partition, new: PartitionState) -> None:
@@ -293,7 +297,8 @@ class Context:
         """
         for topic in set(topics) - self.topics_to_delete:
             self.preferred_imbalance_count -= sum(
-                self.is_imbalanced(p) for p in self.assignments if p[0] == topic
+                self.is_imbalanced(p) for p in self.assignments
+                if p[0] == topic and not self.is_emptied(p)
             )
             self.topics_to_delete.add(topic)
 

@@ -86,7 +86,9 @@ def load_context(
         ctx.reassignment_targets |= {p: t for p, t in legacy_node.items() if p in ctx.assignments}
         ctx.being_reassigned = set(ctx.reassignment_targets)
     ctx.offline_partition_count = 0
-    ctx.preferred_imbalance_count = sum(ctx.is_imbalanced(p) for p in ctx.leadership)
+    ctx.preferred_imbalance_count = sum(
+        ctx.is_imbalanced(p) for p in ctx.leadership if not ctx.is_emptied(p)
+    )
     return queued
 
 
