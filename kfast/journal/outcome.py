@@ -304,7 +304,25 @@ class Outcome:
         return table
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """The rows of a table of `FULL_TABLES`, where nobody needs it in Arrow: sooner made."""
+        """The rows of a table, where nobody needs it in Arrow: sooner made.
+
+        Parameters
+        ----------
+        name : str
+            A table of `FULL_TABLES`.
+
+        Returns
+        -------
+        list of dict
+            A mapping of column to Python value for each row, in the order of the table.
+
+        Raises
+        ------
+        ArgumentError
+            There is no such table, or the journal's level was not `full`.
+        """
+        if name not in FULL_TABLES:
+            raise ArgumentError(f"name is {name!r}: tables are {', '.join(FULL_TABLES)}")
         if name not in self._rows:
             make = None if name in self.__dict__ else self.make_rows
             self._rows[name] = getattr(self, name).to_pylist() if make is None else make(name)

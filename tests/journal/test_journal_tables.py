@@ -115,6 +115,13 @@ def test_rows_are_those_of_the_tables():
                 assert early.rows(name) == table.to_pylist() == late.rows(name), name
 
 
+def test_rows_of_no_table_are_refused_by_name():
+    """What the tables are is said."""
+    outcome = some_events(state_of(random_context(Random(1))), journal="full")[0]
+    with pytest.raises(kfast.ArgumentError, match=r"name is 'request': tables are .*requests"):
+        outcome.rows("request")
+
+
 def test_names_of_too_many_bytes_come_in_pieces(monkeypatch):
     """Arrow counts the bytes of texts in 32 bits, too."""
     names, numbers = pa.array(["a", "bcdef", "g"]), np.arange(3000, dtype=np.int32) % 3

@@ -87,11 +87,11 @@ class ZkSequence:
             event = self.rng.choices(makers, weights)[0]()
             if event is None or event.args.get("topics", ()) is None:
                 continue
-            if not self.is_open_difference(event):
+            if not self.deviates(event):
                 return self.json(event)
 
-    def is_open_difference(self, event: Event) -> bool:
-        """Whether kfast is known to differ from 2.4: a queued topic whose node is removed."""
+    def deviates(self, event: Event) -> bool:
+        """Whether kfast deviates from 2.4 on purpose: a queued topic whose node is removed."""
         gone = set(event.args.get("gone", ()))
         return self.case["profile"] == "zk-2.4" and bool(gone & self.run.ctx.topics_to_delete)
 

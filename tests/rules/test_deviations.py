@@ -172,6 +172,18 @@ def test_partitions_of_a_queued_topic_are_not_forgotten():
     assert state.find_partitions([("u", 1)]).size == 1
 
 
+@pytest.mark.parametrize("profile", ["zk-2.4", "zk-3.9"])
+def test_a_queued_topic_leaves_the_queue_with_its_node(profile):
+    """Up to 2.6 Kafka's queue is no part of the context that forgets a topic."""
+    state = cluster(([1, 2], [1]), brokers=(1,))
+    controller = Controller(state, profile=profile)
+    controller.on_controller_failover()
+    controller.delete_topics(["t"])
+    assert state.topic_queued_for_deletion.tolist() == [True]
+    controller.on_topic_change(gone=["t"])
+    assert state.topic_queued_for_deletion.tolist() == [False]
+
+
 def test_a_marker_that_is_removed_tells_nobody_that_there_is_another_controller():
     """Kafka removes the marker under its epoch, and resigns."""
     state = cluster(([1, 2], [1, 2]))

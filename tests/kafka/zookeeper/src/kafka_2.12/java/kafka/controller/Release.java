@@ -8,29 +8,20 @@ import kafka.api.LeaderAndIsr;
 import kafka.server.KafkaConfig;
 import kafka.zk.KafkaZkClient;
 
-import org.apache.kafka.common.ElectionType;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.message.LeaderAndIsrRequestData.LeaderAndIsrPartitionState;
 import org.apache.kafka.common.message.LeaderAndIsrResponseData;
-import org.apache.kafka.common.message.UpdateMetadataRequestData.UpdateMetadataPartitionState;
 import org.apache.kafka.common.metrics.Metrics;
 import org.apache.kafka.common.protocol.Errors;
-import org.apache.kafka.common.requests.AbstractControlRequest;
-import org.apache.kafka.common.requests.ApiError;
-import org.apache.kafka.common.requests.LeaderAndIsrRequest;
 import org.apache.kafka.common.requests.LeaderAndIsrResponse;
 import org.apache.kafka.common.requests.StopReplicaRequest;
-import org.apache.kafka.common.requests.UpdateMetadataRequest;
 import org.apache.kafka.common.utils.Time;
 
 import scala.Option;
-import scala.runtime.BoxedUnit;
-import scala.util.Either;
 
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.function.BiConsumer;
 
 /** What Kafka 2.4 names or builds in another way than 3.9. */
 final class Release {
@@ -61,43 +52,15 @@ final class Release {
         };
     }
 
-    static void note(ObjectNode send, int broker, AbstractControlRequest request) {
-        if (request instanceof LeaderAndIsrRequest) {
-            ObjectNode one = ZkState.child(send, "leader_and_isr").putObject(String.valueOf(broker));
-            ArrayNode partitions = one.put("broker_epoch", request.brokerEpoch()).putArray("partitions");
-            for (LeaderAndIsrPartitionState state : ((LeaderAndIsrRequest) request).partitionStates()) {
-                ObjectNode row = partitions.addObject();
-                row.put("partition", state.topicName() + "-" + state.partitionIndex());
-                row.put("leader", state.leader()).put("leader_epoch", state.leaderEpoch());
-                row.put("recovery", 0).put("version", state.zkVersion());
-                row.put("controller_epoch", state.controllerEpoch()).put("is_new", state.isNew());
-                ZkState.putAll(row.putArray("isr"), state.isr());
-                ZkState.putAll(row.putArray("replicas"), state.replicas());
-                ZkState.putAll(row.putArray("adding"), state.addingReplicas());
-                ZkState.putAll(row.putArray("removing"), state.removingReplicas());
-            }
-        } else if (request instanceof StopReplicaRequest) {
-            StopReplicaRequest stop = (StopReplicaRequest) request;
-            ObjectNode one = ZkState.child(ZkState.child(send, "stop_replica"), String.valueOf(broker));
-            ArrayNode partitions = one.put("broker_epoch", request.brokerEpoch()).withArray("partitions");
-            for (TopicPartition partition : stop.partitions())
-                partitions.addObject().put("partition", partition.toString()).put("delete", stop.deletePartitions());
-        } else {
-            UpdateMetadataRequest metadata = (UpdateMetadataRequest) request;
-            boolean isFirst = !send.has("update_metadata_brokers");
-            ZkState.child(send, "update_metadata_brokers").put(String.valueOf(broker), request.brokerEpoch());
-            if (!isFirst) return;
-            ArrayNode partitions = send.putArray("update_metadata");
-            for (UpdateMetadataPartitionState state : metadata.partitionStates()) {
-                ObjectNode row = partitions.addObject();
-                row.put("partition", state.topicName() + "-" + state.partitionIndex());
-                row.put("leader", state.leader()).put("leader_epoch", state.leaderEpoch());
-                row.put("version", state.zkVersion()).put("controller_epoch", state.controllerEpoch());
-                ZkState.putAll(row.putArray("isr"), state.isr());
-                ZkState.putAll(row.putArray("replicas"), state.replicas());
-                ZkState.putAll(row.putArray("offline_replicas"), state.offlineReplicas());
-            }
-        }
+    static void noteStop(ObjectNode send, int broker, StopReplicaRequest request) {
+        ObjectNode one = ZkState.child(ZkState.child(send, "stop_replica"), String.valueOf(broker));
+        ArrayNode partitions = one.put("broker_epoch", request.brokerEpoch()).withArray("partitions");
+        for (TopicPartition partition : request.partitions())
+            partitions.addObject().put("partition", partition.toString()).put("delete", request.deletePartitions());
+    }
+
+    static void putVersion(ObjectNode row, LeaderAndIsrPartitionState state) {
+        row.put("version", state.zkVersion()).put("recovery", 0);
     }
 
     static void putVersion(ObjectNode row, LeaderAndIsr record) {
@@ -111,25 +74,6 @@ final class Release {
 
     static void putTopicVersion(ObjectNode topic, int number) {
         topic.put("version", 2);
-    }
-
-    static <T> scala.collection.immutable.Set<T> immutable(scala.collection.Set<T> values) {
-        return values.toSet();
-    }
-
-    static void elect(
-        KafkaController controller, Option<scala.collection.mutable.Set<TopicPartition>> partitions, ElectionType type,
-        ElectionTrigger trigger, BiConsumer<TopicPartition, Either<ApiError, Object>> reply
-    ) {
-        ZkCluster.process(controller, new ReplicaLeaderElection(widen(partitions), type, trigger, results -> {
-            Scala.map(results).forEach(reply);
-            return BoxedUnit.UNIT;
-        }));
-    }
-
-    @SuppressWarnings("unchecked")
-    private static Option<scala.collection.Set<TopicPartition>> widen(Option<?> partitions) {
-        return (Option<scala.collection.Set<TopicPartition>>) partitions;
     }
 
     static ControllerEvent leaderAndIsrResponse(int broker, Map<TopicPartition, Errors> errors) {

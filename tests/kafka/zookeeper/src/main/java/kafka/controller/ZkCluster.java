@@ -12,11 +12,9 @@ import kafka.zk.KafkaZkClient;
 import org.apache.kafka.common.ElectionType;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.protocol.Errors;
-import org.apache.kafka.common.requests.ApiError;
 
 import scala.Option;
 import scala.runtime.BoxedUnit;
-import scala.util.Either;
 import scala.util.Try;
 
 import java.util.ArrayList;
@@ -360,18 +358,21 @@ final class ZkCluster {
     }
 
     private void electLeaders(JsonNode event, ObjectNode answer) {
-        scala.collection.mutable.Set<TopicPartition> partitions = partitions(event.get("partitions"));
+        scala.collection.Set<TopicPartition> partitions = partitions(event.get("partitions"));
         boolean byAdmin = event.get("trigger").asText().equals("AdminClient");
         ElectionType type = event.get("kind").asText().equals("unclean")
             ? ElectionType.UNCLEAN : ElectionType.PREFERRED;
-        if (!byAdmin) client.createPreferredReplicaElection(Release.immutable(partitions));
+        if (!byAdmin) client.createPreferredReplicaElection(partitions.toSet());
         ElectionTrigger trigger = byAdmin ? AdminClientTriggered$.MODULE$ : ZkTriggered$.MODULE$;
-        Release.elect(controller, byAdmin ? Option.apply(partitions) : Option.empty(), type, trigger,
-            (TopicPartition partition, Either<ApiError, Object> reply) -> {
-                ObjectNode replies = ZkState.child(answer, "replies");
+        Option<scala.collection.Set<TopicPartition>> asked = byAdmin ? Option.apply(partitions) : Option.empty();
+        process(controller, new ReplicaLeaderElection(asked, type, trigger, results -> {
+            ObjectNode replies = ZkState.child(answer, "replies");
+            Scala.map(results).forEach((partition, reply) -> {
                 if (reply.isLeft()) replies.put(partition.toString(), reply.left().get().error().name());
                 else replies.put(partition.toString(), (Integer) reply.right().get());
             });
+            return BoxedUnit.UNIT;
+        }));
     }
 
     private void alterReassignments(JsonNode event, ObjectNode answer) {
