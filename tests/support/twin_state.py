@@ -180,11 +180,10 @@ def is_empty(row: dict[str, Any]) -> bool:
     )
 
 
-def partitions_differ(ctx: Context, state: ClusterState) -> str | None:
-    """The first partition and column in which a state differs from the context."""
+def partitions_differ(ctx: Context, partitions: pa.Table) -> str | None:
+    """The first partition and column in which a state's table differs from the context."""
     actual = {
-        (row["topic"], row["partition"]): row_of_table(row)
-        for row in state.to_tables().partitions.to_pylist()
+        (row["topic"], row["partition"]): row_of_table(row) for row in partitions.to_pylist()
     }
     expected = partition_rows(ctx)
     for p in sorted({*actual, *expected}):
@@ -235,7 +234,7 @@ def difference(ctx: Context, state: ClusterState) -> str | None:
                 f"{counter}: the twin has {getattr(ctx, counter)}, "
                 f"kfast has {getattr(state, counter)}"
             )
-    return partitions_differ(ctx, state)
+    return partitions_differ(ctx, tables.partitions)
 
 
 def store_differs(twin: TwinStore, store: Store) -> str | None:

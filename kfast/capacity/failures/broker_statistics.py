@@ -35,7 +35,7 @@ MOST_BLOCKS = 32
 BIN_BYTES = 64 << 20
 """Memory that bins may take."""
 
-MOST_BIN_BITS = 16
+LEAST_BIN_BITS, MOST_BIN_BITS = 8, 16
 LARGEST = np.iinfo(np.int64).max
 
 Block = tuple[int, Integers, npt.NDArray[np.uint8]]
@@ -132,7 +132,9 @@ def _percentiles(
     """(B, 3, 2) the values of nearest rank of `PERCENTILES`."""
     up = statistics.scenarios
     bins = BIN_BYTES // (8 * len(PERCENTILES) * max(statistics.most.size, 1))
-    bits = min(max(bins.bit_length() - 1, 1), MOST_BIN_BITS)
+    # About as many bins as scenarios: to sum up the bins then costs as much as to count into them.
+    wanted = min(max(int(up.max(initial=0)).bit_length(), LEAST_BIN_BITS), MOST_BIN_BITS)
+    bits = min(max(bins.bit_length() - 1, 1), wanted)
     width = np.where(up[:, None] > 0, statistics.most - statistics.least, 0)
     low, shift, below = (np.repeat(column[:, :, None], len(PERCENTILES), axis=2) for column in (
         statistics.least, np.maximum(_bit_length(width) - bits, 0), np.zeros_like(width),
