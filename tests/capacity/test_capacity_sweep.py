@@ -324,13 +324,13 @@ def test_a_capacity_sweep_is_the_controller_run_scenario_by_scenario():
     `sweep_terms`, `measure_loads`, `list_loads`, `use_resources`,
     `add_statistics`, `count_bins`.
     """
-    assert sum(compare_zk(seed) is not None for seed in range(60)) > 40
+    assert sum(compare_zk(seed) is not None for seed in range(24)) > 16
 
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_capacity_sweep_of_a_kraft_cluster_fences_one_broker_after_another(release):
     """ELR, reassignments that are complete, directories that are lost."""
-    for seed in range(8):
+    for seed in range(3):
         compare_kraft(seed, release)
 
 

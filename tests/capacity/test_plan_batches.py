@@ -107,8 +107,8 @@ def check_agrees(seed, state, batches, load, capacity, seconds):
 
 
 def test_batches_of_random_plans_keep_every_rule():
-    outcomes = sum((try_one(seed) for seed in range(40)), Counter())
-    assert outcomes["batches"] > 60
+    outcomes = sum((try_one(seed) for seed in range(20)), Counter())
+    assert outcomes["batches"] > 30
     assert {"alone", "disk", "network", "Kafka"} <= {name for name, n in outcomes.items() if n}
 
 

@@ -248,9 +248,9 @@ def check_all_placements(seed):
 
 def test_no_placement_on_fewer_brokers_than_the_bound_keeps_the_limits():
     """All placements on up to five brokers are tried, of one to four partitions."""
-    results = [check_all_placements(seed) for seed in range(60)]
+    results = [check_all_placements(seed) for seed in range(30)]
     known = [(fewest, suffices) for fewest, suffices in filter(None, results) if fewest]
-    assert len(known) > 30
+    assert len(known) > 15
     assert sum(fewest == suffices for fewest, suffices in known) > 0.9 * len(known)
 
 

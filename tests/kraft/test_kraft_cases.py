@@ -51,9 +51,9 @@ def test_every_event_is_answered_as_kafka_did(cases, make):
     assert (len(cases), equal) == (N_CASES, N_EVENTS)
 
 
-def test_a_sixth_of_the_sequences_is_answered_by_kfast_as_kafka_did(cases):
+def test_a_twelfth_of_the_sequences_is_answered_by_kfast_as_kafka_did(cases):
     """The slow test above runs all of them."""
-    wrong = [text for case in cases[::6] for text in run_case(case, KfastController)[1]]
+    wrong = [text for case in cases[::12] for text in run_case(case, KfastController)[1]]
     assert not wrong, "\n".join([f"{len(wrong)} differences:", *wrong[:10]])
 
 
@@ -246,7 +246,7 @@ def start(case, **options):
 def test_rows_in_ascending_order_give_the_same_records(cases, journal):
     """Until a cap, a failover or a stale entry lets the order decide (docs/deviations.md)."""
     compared = 0
-    for case in cases[::3]:
+    for case in cases[::9]:
         run = start(case, tracks_history=False, journal=journal)
         for number, step in enumerate(case["events"], start=1):
             if depends_on_order(step):
@@ -259,7 +259,7 @@ def test_rows_in_ascending_order_give_the_same_records(cases, journal):
             compared += 1
             if writes_stale_entries(step):
                 break
-    assert compared > 2500
+    assert compared > 800
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_rows_in_ascending_order_give_the_same_records(cases, journal):
 def test_the_outcome_does_not_depend_on_journal_layout_or_threads(cases, options):
     """Responses, states and numbers of records are those of Kafka."""
     keeps_records = options.get("journal", "full") == "full"
-    for case in cases[::12]:
+    for case in cases[::30]:
         run = start(case, **options)
         for number, step in enumerate(case["events"], start=1):
             seen, expect = run.run(step["event"]), step["expect"]

@@ -306,7 +306,7 @@ def coverage() -> Coverage:
 def test_random_changes_are_those_of_the_twin(release, layout, coverage):
     """Every record, every partition after it, and the counters."""
     with coverage.traced() if (release, layout) in TRACED else nullcontext():
-        for seed in range(60):
+        for seed in range(20):
             comparison = Comparison(release, seed, layout)
             for _ in range(12):
                 comparison.step()

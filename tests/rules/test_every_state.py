@@ -82,6 +82,7 @@ def test_every_election_of_up_to_three_replicas(strategy, few_replicas):
     run_partitions(start, PartitionState.ONLINE, strategy, tables)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", list(Strategy))
 def test_every_election_of_four_replicas(strategy, four_replicas):
     """Section 4: 4 kinds of replica in 4 slots x 16 ISRs x 5 leaders x unclean or not."""

@@ -53,7 +53,7 @@ def stepwise(monkeypatch, seed, layout, **options):
         return state, failures(state, seed, **options)
 
 
-@pytest.mark.parametrize(("level", "seeds"), [("counts", 16), ("full", 4)])
+@pytest.mark.parametrize(("level", "seeds"), [("counts", 6), ("full", 2)])
 @pytest.mark.parametrize("layout", ["narrow", "wide"])
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_failure_in_one_visit_is_the_failure_step_by_step(

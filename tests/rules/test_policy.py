@@ -24,6 +24,7 @@ from kfast.controllers.zk import policy
 from kfast.kernels import policies
 from kfast.state.racks import numbered_racks
 from tests.conftest import ROOT
+from tests.rules.test_random_events import settings_of
 from tests.support.event_run import Sequence
 from tests.support.kfast_run import SETTINGS, KfastRun, RowOrder
 from tests.support.random_clusters import random_context, store_like
@@ -82,7 +83,8 @@ RULES = {
 def test_events_with_a_rule_are_those_of_the_twin(seed, name, with_store):
     """Random events, both layouts, 1 and 2 threads, every journal; Kafka's rule is its restated."""
     rule, twin_rule = RULES[name]
-    Sequence(seed, with_store, policy=rule, rule=twin_rule).run(EVENTS)
+    settings = settings_of(seed, with_store)
+    Sequence(seed, with_store, settings=settings, policy=rule, rule=twin_rule).run(EVENTS)
 
 
 def picky(candidates, leader, n_replicas, isr):

@@ -29,6 +29,7 @@ from kfast.schema import (
     Strategy,
 )
 from tests.support.event_run import Coverage, DifferenceError, Sequence
+from tests.support.kfast_run import SETTINGS, Setting
 from tests.support.random_events import FAULTS
 from tests.support.reference_profiles import PROFILES
 
@@ -105,12 +106,18 @@ def met() -> Counter[str]:
     return Counter()
 
 
+def settings_of(seed: int, with_store: bool) -> tuple[Setting, ...]:
+    """Layouts, numbers of threads and levels of the journal: side by side first, then in turn."""
+    return SETTINGS if seed == SEEDS[0] else (SETTINGS[(seed + with_store) % len(SETTINGS)],)
+
+
 @pytest.mark.kernels
 @pytest.mark.parametrize("with_store", [False, True], ids=["cache", "store"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_kfast_and_its_twin_agree_after_every_event(seed, with_store, met):
     """200 random events on a random cluster, in both layouts, 1 and 2 threads, every journal."""
-    met.update(seen(Sequence(seed, with_store).run(EVENTS)))
+    sequence = Sequence(seed, with_store, settings=settings_of(seed, with_store))
+    met.update(seen(sequence.run(EVENTS)))
     met["sequences"] += 1
 
 
@@ -124,8 +131,8 @@ def test_kfast_and_its_twin_agree_after_every_event(seed, with_store, met):
     pytest.param(1477083400, True, "zk-2.4", 161, id="a failover with an emptied assignment"),
 ])
 def test_what_long_runs_met_is_mended(seed, with_store, profile, events):
-    """Sequences in which kfast and its twin once parted."""
-    Sequence(seed, with_store, profile).run(events)
+    """Sequences in which kfast and its twin once parted, at the level `full` or below it."""
+    Sequence(seed, with_store, profile, settings=SETTINGS[::2]).run(events)
 
 
 def test_everything_that_can_happen_did_happen(met):

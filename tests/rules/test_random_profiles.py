@@ -14,7 +14,7 @@ from collections import Counter
 
 import pytest
 
-from tests.rules.test_random_events import seen
+from tests.rules.test_random_events import seen, settings_of
 from tests.support.event_run import Sequence
 from tests.support.reference_profiles import PROFILES
 
@@ -41,7 +41,8 @@ def met_by_older() -> Counter[str]:
 @pytest.mark.parametrize("profile", OLDER)
 def test_older_controllers_and_their_twins_agree(profile, seed, with_store, met_by_older):
     """Random events in every older version, without what it does not know (section 8.1)."""
-    met_by_older.update(seen(Sequence(seed, with_store, profile).run(OLDER_EVENTS)))
+    sequence = Sequence(seed, with_store, profile, settings=settings_of(seed, with_store))
+    met_by_older.update(seen(sequence.run(OLDER_EVENTS)))
     met_by_older["sequences"] += 1
 
 

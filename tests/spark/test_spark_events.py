@@ -41,7 +41,9 @@ def cluster(seed: int) -> kfast.ClusterState:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize(("shards", "tasks"), [(1, 1), (7, 2), (16, 16)])
+@pytest.mark.parametrize(
+    ("shards", "tasks"), [(1, 1), (7, 2), pytest.param(16, 16, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in share_of(range(1, 8)))]
 )

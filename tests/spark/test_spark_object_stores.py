@@ -34,7 +34,7 @@ pytestmark = pytest.mark.spark
 __all__ = ["folder"]
 
 MOMENTS = pytest.mark.parametrize(
-    "n", [3, pytest.param(20, marks=pytest.mark.slow)], ids=["few", "many"]
+    "n", [2, pytest.param(20, marks=pytest.mark.slow)], ids=["few", "many"]
 )
 
 

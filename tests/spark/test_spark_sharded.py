@@ -64,7 +64,10 @@ def cluster():
 
 @pytest.mark.parametrize(
     ("shards", "tasks", "profile"),
-    [(1, 1, "zk-3.9"), (7, 2, "zk-3.9"), (16, 16, "zk-3.9"), (7, 7, "zk-2.4"), (5, 2, "zk-1.0")],
+    [
+        (1, 1, "zk-3.9"), (7, 2, "zk-3.9"), (7, 7, "zk-2.4"), (5, 2, "zk-1.0"),
+        pytest.param(16, 16, "zk-3.9", marks=pytest.mark.slow),
+    ],
 )
 def test_shards_end_as_the_whole(spark, cluster, tmp_path, shards, tasks, profile):
     if shards == tasks:

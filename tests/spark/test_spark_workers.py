@@ -29,6 +29,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("pythons")
 
 
+@pytest.mark.slow
 def test_a_python_without_kfast_is_named_and_what_to_do(folder):
     environ = os.environ | {"PYSPARK_PYTHON": str(python_with(folder)), "PYTHONPATH": str(ROOT)}
     place = folder / "without"
