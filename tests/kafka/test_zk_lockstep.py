@@ -48,7 +48,7 @@ def test_every_profile_has_its_release():
 @pytest.mark.parametrize("seed", [1, 1_000])
 @pytest.mark.parametrize("profile", ZK_PROFILES)
 def test_kafka_and_kfast_answer_equally(profile, seed, capsys):
-    arguments = ["--kafka", KAFKA[profile], "--seed", str(seed), "--steps", "400"]
+    arguments = ["--kafka", KAFKA[profile], "--seed", str(seed), "--steps", "200"]
     assert main(arguments) == 0, capsys.readouterr().out
 
 
