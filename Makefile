@@ -14,7 +14,7 @@
 #                  PROFILE=kraft-3.9 KRaft;
 #                  needs Java 17, Maven and, once, a network
 #   make soak      random steps on kernels beside their plain Python twins: STEPS=10000000, JOBS=1; stopped and
-#                  run again, it goes on; build/soak.json keeps what is done, and removing it begins again
+#                  run again, it goes on; STATE=build/soak.json keeps what is done, and removing it begins again
 #   make beside    Kafka's own controller classes and kfast on one large cluster: time and memory of each, a
 #                  table and a plot in benchmarks/results; PARTITIONS=1000000, KAFKA=4.1.2 (KRaft) or
 #                  3.9.1 (ZooKeeper mode, which needs 14 GiB: HEAP=14g)
@@ -87,8 +87,9 @@ lockstep: $(VENV)/installed-dev
 
 soak: STEPS = 10000000
 soak: JOBS = 1
+soak: STATE = build/soak.json
 soak: $(VENV)/installed-dev
-	$(BIN)/python -m tests.soak --steps $(STEPS) --jobs $(JOBS) --state build/soak.json \
+	$(BIN)/python -m tests.soak --steps $(STEPS) --jobs $(JOBS) --state $(STATE) \
 		$(if $(SEED),--seed $(SEED))
 
 beside: $(VENV)/installed-dev
