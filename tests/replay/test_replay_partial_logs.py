@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from kfast.log_replay import replay
-from kfast.log_replay.comparison.facts import PARTLY_LOGGED, UNSEEN
+from kfast.log_replay.comparison.facts import ABSENT, PARTLY_LOGGED, UNSEEN
 from kfast.log_replay.log_files import read_logs
 from kfast.log_replay.lookahead.clusters import split_clusters
 from kfast.log_replay.steps import Steps
@@ -278,6 +278,38 @@ def test_a_log_may_begin_anywhere(share, seed, tmp_path):
     begin_at(tmp_path / "whole", tmp_path / "rest", share)
     found = replay(tmp_path / "rest")
     assert found.counts["predicted"] > found.counts["contradicted"]
+
+
+@pytest.mark.parametrize(("version", "seed"), [("2.0", 700), ("2.4", 705), ("2.8", 700)])
+def test_a_log_may_end_anywhere(version, seed, tmp_path):
+    """Transitions of one step are in the order of a hash table: the rest need not be there."""
+    tell_at_random(version, Random(seed)).log.save(tmp_path / "whole")
+    times = sorted(at for own in entries(tmp_path / "whole").values() for at, _ in own)
+    for share in (0.3, 0.41, 0.52, 0.63, 0.74):
+        last = times[int(len(times) * share)]
+        to = tmp_path / str(share)
+        write_some(tmp_path / "whole", to, lambda at, last=last: at <= last)
+        found = replay(to, PROFILES[version])
+        assert [str(one) for one in found.contradictions] == []
+
+
+@pytest.mark.parametrize(("version", "seed"), [("1.0", 704), ("2.4", 701), ("2.8", 703)])
+def test_what_a_controller_decided_whose_controller_log_is_not_here_is_unknown(
+    version, seed, tmp_path
+):
+    """Of one of several controllers: what the others decided is predicted."""
+    log = tell_at_random(version, Random(seed)).log
+    controllers = [name for name, lines in log.files.items() if name.endswith("/controller.log")
+                   and any("elected as the controller" in line for line in lines)]
+    assert len(controllers) > 1
+    for name in controllers:
+        kept = log.files.pop(name)
+        log.save(tmp_path / name)
+        log.files[name] = kept
+        found = replay(tmp_path / name, PROFILES[version])
+        assert [str(one) for one in found.contradictions] == []
+        assert found.unknown_reasons[ABSENT] > 0
+        assert found.counts["predicted"] > found.counts["adopted"]
 
 
 def test_brokers_lines_are_of_the_nearest_term_though_no_line_says_its_epoch(

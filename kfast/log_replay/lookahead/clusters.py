@@ -138,17 +138,21 @@ def split_clusters(
     if not terms:
         return [_without_events(0, statements, range(len(statements)))]
     owners = _owners(statements, terms)
-    absent_controller_lines = find_absent_controller_lines(statements, terms)
+    here = [term for term in terms if has_events(statements, term)]
+    absent_controller_lines = find_absent_controller_lines(statements, here).union(
+        *(term.statements for term in terms if term not in here)
+    )
     lines_of: dict[int, list[int]] = defaultdict(list)
     for at, owner in enumerate(owners):
         lines_of[owner].append(at)
     clusters = []
     for number in sorted({term.cluster for term in terms}):
-        own = [term for term in terms if term.cluster == number]
+        own = [term for term in here if term.cluster == number]
         all_lines = lines_of[number]
-        if not any(has_events(statements, term) for term in own):
+        if not own:
             clusters.append(_without_events(number, statements, all_lines))
             continue
+        _note_successors(own)
         absent = [at for at in all_lines if at in absent_controller_lines]
         replaced = take_replaced_lines(statements, own, absent)
         lines = [
@@ -200,6 +204,14 @@ def split_clusters(
                 )
         clusters.append(cluster)
     return clusters
+
+
+def _note_successors(terms: Sequence[Term]) -> None:
+    """Note again which terms follow the one before, where those of other controllers are out."""
+    last: int | None = None
+    for term in terms:
+        term.follows = last is not None and term.epoch == last + 1
+        last = term.epoch
 
 
 def _without_events(
