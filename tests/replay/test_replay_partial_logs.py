@@ -312,6 +312,27 @@ def test_what_a_controller_decided_whose_controller_log_is_not_here_is_unknown(
         assert found.counts["predicted"] > found.counts["adopted"]
 
 
+@pytest.mark.parametrize(("version", "seed", "file", "is_begin"), [
+    ("1.0", 703, "broker-4/controller.log", True), ("2.4", 700, "broker-1/controller.log", True),
+    ("2.4", 701, "broker-1/controller.log", True), ("2.8", 702, "broker-4/state-change.log", True),
+    ("2.8", 704, "broker-3/state-change.log", True), ("1.0", 700, "broker-1/controller.log", False),
+    ("2.4", 701, "broker-1/controller.log", False), ("2.8", 706, "broker-4/controller.log", False),
+])
+def test_one_file_of_a_controller_may_begin_later_or_end_earlier_than_the_other(
+    version, seed, file, is_begin, tmp_path
+):
+    """They are rotated apart from each other: half of one is missing."""
+    log = tell_at_random(version, Random(seed)).log
+    lines = log.files[file]
+    half = lines[len(lines) // 2][: len("[2020-09-13 12:26:50,001]")]
+    log.files[file] = [line for line in lines if (line >= half if is_begin else line <= half)]
+    assert 0 < len(log.files[file]) < len(lines)
+    log.save(tmp_path)
+    found = replay(tmp_path, PROFILES[version])
+    assert [str(one) for one in found.contradictions] == []
+    assert found.counts["predicted"] > 200
+
+
 def test_brokers_lines_are_of_the_nearest_term_though_no_line_says_its_epoch(
     shared_data, tmp_path
 ):

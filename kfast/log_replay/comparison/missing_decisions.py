@@ -219,7 +219,8 @@ class Decisions:
         if not stated and n_due > 1:
             return NOT_COVERED
         is_after, is_before = self.lines.go_on(event, due.kind)
-        is_after = is_after or (bool(stated) and min(stated) < due.part)
+        # Requests of the same size tell no steps apart where the file begins within an event.
+        is_after = is_after or min(filter(_is_transition, stated), default=due.part) < due.part
         goes_on = bool(stated) and max(stated) > due.part
         is_before = goes_on if event.fields.get("cut") else is_before or goes_on
         return "" if is_after and is_before else NOT_COVERED
@@ -228,6 +229,10 @@ class Decisions:
         """The line before which a decision is due: the controller's next one after the event."""
         lines = self.lines.of(event, due.kind) or [event.at]
         return min(_around(lines, self.lines.end(event) - 1)[1], lines[-1])
+
+
+def _is_transition(part: int) -> bool:
+    return part % 2 == 0
 
 
 def _around(numbers: Sequence[int], at: int) -> tuple[int, int]:

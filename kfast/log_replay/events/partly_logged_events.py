@@ -10,10 +10,8 @@ from collections.abc import Sequence
 
 from kfast.log_replay.events.events import MARKS
 from kfast.log_replay.terms.terms import OPENING, Term
+from kfast.log_replay.terms.uncovered_lines import SEPARATE_MS
 from kfast.log_replay.wording.forms import Statement
-
-SEPARATE_MS = 2_000
-"""Lines of a controller this far apart are of two events."""
 
 
 def partly_logged_lines(

@@ -16,7 +16,7 @@ from typing import Any
 
 from kfast.log_replay.events.announced_events import write_script
 from kfast.log_replay.events.events import LogEvent, first_registered
-from kfast.log_replay.events.partly_logged_events import SEPARATE_MS, partly_logged_lines
+from kfast.log_replay.events.partly_logged_events import partly_logged_lines
 from kfast.log_replay.events.unclean_topics import unclean_topics
 from kfast.log_replay.lookahead.isr_changes import name_isr_changes
 from kfast.log_replay.lookahead.last_isr_members import note_survivors
@@ -24,7 +24,8 @@ from kfast.log_replay.terms.absent_controllers import find_absent_controller_lin
 from kfast.log_replay.terms.holes import SILENCE_MS, find_holes, is_regular
 from kfast.log_replay.terms.replaced_controllers import take_replaced_lines
 from kfast.log_replay.terms.requests import ABOUT_PARTITIONS, note_sessions
-from kfast.log_replay.terms.terms import Term, has_events
+from kfast.log_replay.terms.terms import Term
+from kfast.log_replay.terms.uncovered_lines import SEPARATE_MS, take_uncovered_lines
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.state_change_log import WRITTEN_THERE
 from kfast.log_replay.wording.subjects import subjects
@@ -138,21 +139,20 @@ def split_clusters(
     if not terms:
         return [_without_events(0, statements, range(len(statements)))]
     owners = _owners(statements, terms)
-    here = [term for term in terms if has_events(statements, term)]
-    absent_controller_lines = find_absent_controller_lines(statements, here).union(
-        *(term.statements for term in terms if term not in here)
-    )
+    uncovered: set[int] = set()
+    for number in {term.cluster for term in terms}:
+        uncovered |= take_uncovered_lines(statements, [t for t in terms if t.cluster == number])
+    absent_controller_lines = uncovered | find_absent_controller_lines(statements, terms)
     lines_of: dict[int, list[int]] = defaultdict(list)
     for at, owner in enumerate(owners):
         lines_of[owner].append(at)
     clusters = []
     for number in sorted({term.cluster for term in terms}):
-        own = [term for term in here if term.cluster == number]
+        own = [term for term in terms if term.cluster == number and term.statements]
         all_lines = lines_of[number]
         if not own:
             clusters.append(_without_events(number, statements, all_lines))
             continue
-        _note_successors(own)
         absent = [at for at in all_lines if at in absent_controller_lines]
         replaced = take_replaced_lines(statements, own, absent)
         lines = [
@@ -204,14 +204,6 @@ def split_clusters(
                 )
         clusters.append(cluster)
     return clusters
-
-
-def _note_successors(terms: Sequence[Term]) -> None:
-    """Note again which terms follow the one before, where those of other controllers are out."""
-    last: int | None = None
-    for term in terms:
-        term.follows = last is not None and term.epoch == last + 1
-        last = term.epoch
 
 
 def _without_events(
@@ -322,9 +314,15 @@ def _partly_logged(
     statements: Sequence[Statement], terms: Sequence[Term], lines: Sequence[int],
     holes: Sequence[tuple[Term, int]],
 ) -> dict[int, list[int]]:
-    """Lines of the event that is under way where the log begins, and after each hole."""
-    first = terms[0].statements[0]
-    found = {} if terms[0].opened else {first: partly_logged_lines(statements, terms[0], 0, lines)}
+    """Lines of the event under way where the log of a controller begins, and after each hole."""
+    found = {}
+    for term in terms:
+        first = term.statements[0]
+        if not term.opened:
+            found[first] = partly_logged_lines(
+                statements, term, 0, lines[bisect.bisect_left(lines, first) :]
+                if term is not terms[0] else lines,
+            )
     for term, at in holes:
         place = bisect.bisect_left(term.statements, at)
         last = term.statements[place - 1]

@@ -53,8 +53,11 @@ def find_absent_controller_lines(
 
 
 def _is_here(time: int, terms: Iterable[Term]) -> bool:
-    """Whether one of some terms was not long ago."""
-    return any(term.start - STALE_MS <= time <= term.end + STALE_MS for term in terms)
+    """Whether one of some terms was not long ago, and its controller.log is here."""
+    return any(
+        (term.start - STALE_MS if term.since is None else term.since) <= time
+        <= (term.end + STALE_MS if term.until is None else term.until) for term in terms
+    )
 
 
 def _pair(line: Statement) -> Pair | None:

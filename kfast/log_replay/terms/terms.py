@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from kfast.log_replay.terms.inventories import Inventory, take_inventory
 from kfast.log_replay.wording.forms import Statement
-from kfast.log_replay.wording.state_change_log import WRITTEN_THERE
 
 OPENING = frozenset({"elected", "epoch", "epoch_read", "becoming"})
 CLOSING = frozenset({"resigning", "resigned", "process_started"})
@@ -56,6 +55,8 @@ class Term:
         Number of the cluster: it rises where a cluster was set up anew.
     follows : bool
         Whether its epoch is the next after the last term's: no election in between is missing.
+    since, until : int or None
+        Times from and to which its controller.log is here, where state-change.log has more.
     inventory : Inventory
         Brokers and topics that its lines tell, and those of earlier terms of the cluster.
     """
@@ -70,6 +71,8 @@ class Term:
     statements: list[int] = field(default_factory=list)
     cluster: int = 0
     follows: bool = False
+    since: int | None = None
+    until: int | None = None
     prefix: int | None = None
     progressed: bool = False
     inventory: Inventory = field(default_factory=Inventory)
@@ -110,13 +113,6 @@ def find_terms(statements: Sequence[Statement]) -> list[Term]:
     for term in terms:
         term.inventory = take_inventory(statements, term.statements)
     return _clusters(terms)
-
-
-def has_events(statements: Sequence[Statement], term: Term) -> bool:
-    """Whether any line of a term is of controller.log, which tells what happened."""
-    return any(
-        statements[number].kind not in WRITTEN_THERE | CLOSING for number in term.statements
-    )
 
 
 def _writer(statement: Statement) -> int | None:

@@ -1,0 +1,78 @@
+"""Lines about decisions whose causes no line tells: the controller's own log does not cover them.
+
+The two files of a broker are rotated apart from each other, so that controller.log may begin later
+than state-change.log, or end earlier. What a controller decided meanwhile is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kfast.log_replay.terms.terms import CLOSING, Term
+from kfast.log_replay.wording.forms import Statement
+from kfast.log_replay.wording.state_change_log import WRITTEN_THERE
+
+SEPARATE_MS = 2_000
+"""Lines of a controller this far apart are of two events."""
+
+CAUSED = frozenset({
+    "partition_new", "partition_led", "partition_moved", "partition_failed", "replica_moved",
+    "replica_failed", "shrunk", "sent_leader_and_isr", "sent_leader_and_isr_partition",
+    "sent_stop_replica", "sent_stop_replica_partition", "sent_reassignment",
+})
+"""Kinds of lines of state-change.log whose cause is a line of controller.log at every level."""
+
+
+def take_uncovered_lines(statements: Sequence[Statement], terms: Sequence[Term]) -> set[int]:
+    """Take out of the terms of one cluster the lines that controller.log does not cover.
+
+    Parameters
+    ----------
+    statements : sequence of Statement
+    terms : sequence of Term
+        Of terms without any line of controller.log, nothing is left.
+
+    Returns
+    -------
+    set of int
+        Numbers of the lines that were taken out.
+    """
+    taken: set[int] = set()
+    last: int | None = None
+    for term in terms:
+        own = term.statements
+        begin, end = _covered(statements, term)
+        taken.update(own[:begin], own[end:])
+        term.statements = own[begin:end]
+        term.follows = last is not None and term.epoch == last + 1 and not begin
+        last = term.epoch if begin < end == len(own) else None
+        if begin == end:
+            term.since, term.until = term.end + 1, term.end
+            continue
+        if begin:
+            term.since = term.start = statements[own[begin]].entry.time
+        if end < len(own):
+            term.until = statements[own[end]].entry.time - 1
+            term.end = statements[own[end - 1]].entry.time
+    return taken
+
+
+def _covered(statements: Sequence[Statement], term: Term) -> tuple[int, int]:
+    """Places of the first line of a term that controller.log covers, and of the one after it."""
+    own = term.statements
+    told = [place for place, number in enumerate(own)
+            if statements[number].kind not in WRITTEN_THERE | CLOSING]
+    if not told:
+        return len(own), len(own)
+    times = [statements[number].entry.time for number in own]
+    is_caused = [statements[number].kind in CAUSED for number in own]
+    begin, end = told[0], told[-1] + 1
+    while begin and times[begin] - times[begin - 1] < SEPARATE_MS:
+        begin -= 1
+    while end < len(own) and times[end] - times[end - 1] < SEPARATE_MS:
+        end += 1
+    if term.opened or not any(is_caused[:begin]):
+        begin = 0
+    if term.resigned or not any(is_caused[end:]):
+        end = len(own)
+    return begin, end
