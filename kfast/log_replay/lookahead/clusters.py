@@ -24,8 +24,8 @@ from kfast.log_replay.terms.absent_controllers import find_absent_controller_lin
 from kfast.log_replay.terms.holes import SILENCE_MS, find_holes, is_regular
 from kfast.log_replay.terms.replaced_controllers import take_replaced_lines
 from kfast.log_replay.terms.requests import ABOUT_PARTITIONS, note_sessions
-from kfast.log_replay.terms.terms import Term
-from kfast.log_replay.terms.uncovered_lines import SEPARATE_MS, take_uncovered_lines
+from kfast.log_replay.terms.terms import Term, has_events
+from kfast.log_replay.terms.uncovered_lines import SEPARATE_MS, leave_out, uncovered_lines
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.state_change_log import WRITTEN_THERE
 from kfast.log_replay.wording.subjects import subjects
@@ -75,8 +75,9 @@ class Cluster:
     replaced_lines : list of int
         Numbers of statements of controllers after another one was elected.
     begun : dict
-        Lines of the event that is under way where the log begins, or goes on after a hole, by the
-        first line there of its controller.
+        Lines whose causes the log may lack: of the event that is under way where it begins, or goes
+        on after a hole, and those that controller.log does not cover; by the first of their
+        controller.
     partly_logged_lines : list of list of int
         Those of them that are replayed without their event.
     absent : set of int
@@ -133,26 +134,29 @@ def split_clusters(
     terms : list of Term
         Their lines change.
     unjudged : set of int
-        Where the log begins or goes on (keys of `Cluster.begun`), and the lines of the event that
-        is under way there do not tell what it is.
+        Keys of `Cluster.begun` of lines that do not tell what happened.
     """
     if not terms:
         return [_without_events(0, statements, range(len(statements)))]
     owners = _owners(statements, terms)
-    uncovered: set[int] = set()
-    for number in {term.cluster for term in terms}:
-        uncovered |= take_uncovered_lines(statements, [t for t in terms if t.cluster == number])
-    absent_controller_lines = uncovered | find_absent_controller_lines(statements, terms)
+    uncovered = uncovered_lines(statements, terms)
+    parts = {at: uncovered.pop(at) for at in unjudged & uncovered.keys()}
+    for number in {term.cluster for term in terms} if parts else ():
+        leave_out(statements, [term for term in terms if term.cluster == number], parts)
+    absent_controller_lines = find_absent_controller_lines(statements, terms).union(
+        *parts.values()
+    )
     lines_of: dict[int, list[int]] = defaultdict(list)
     for at, owner in enumerate(owners):
         lines_of[owner].append(at)
     clusters = []
     for number in sorted({term.cluster for term in terms}):
-        own = [term for term in terms if term.cluster == number and term.statements]
+        own = [term for term in terms if term.cluster == number]
         all_lines = lines_of[number]
-        if not own:
+        if not any(has_events(statements, term) for term in own):
             clusters.append(_without_events(number, statements, all_lines))
             continue
+        own = [term for term in own if term.statements]
         absent = [at for at in all_lines if at in absent_controller_lines]
         replaced = take_replaced_lines(statements, own, absent)
         lines = [
@@ -161,6 +165,8 @@ def split_clusters(
         regular = is_regular(statements, own)
         holes = [(term, at) for term in own for at in find_holes(statements, term, regular)]
         begun = _partly_logged(statements, own, lines, holes)
+        own_lines = set(lines)
+        begun |= {at: part for at, part in uncovered.items() if at in own_lines}
         taken = {at: begun[at] for at in unjudged & begun.keys()}
         if taken:
             out = set().union(*taken.values())

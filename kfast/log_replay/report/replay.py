@@ -317,20 +317,26 @@ def _check(
 def _leave_begun(
     choice: Choice, checkers: list[Checker], statements: Sequence[Statement], steps: Steps
 ) -> tuple[list[Checker], set[int], bool]:
-    """Replay without the events of which the log shows the end only, where several lines disagree.
+    """Replay without the events whose causes the log lacks, where several lines disagree.
 
-    A single line of them that disagrees is wrong.
+    A single line of them that disagrees is wrong; what they lack may not have been decided.
     """
-    wrong = {fact.number for checker in checkers for fact in checker.facts
-             if fact.verdict == CONTRADICTED}
-    unjudged = {
-        at for checker in checkers for at, lines in checker.cluster.begun.items()
-        if len(wrong.intersection(lines)) >= FEWEST_LINES
-    }
-    if not unjudged:
-        return checkers, unjudged, False
-    best, is_interrupted = _again(choice.profile, checkers, statements, steps, unjudged)
-    return best, unjudged if best is not checkers else set(), is_interrupted
+    unjudged: set[int] = set()
+    while True:
+        wrong, missing = (
+            {fact.number for checker in checkers for fact in checker.facts
+             if fact.verdict == verdict} for verdict in (CONTRADICTED, MISSING)
+        )
+        found = unjudged | {
+            at for checker in checkers for at, lines in checker.cluster.begun.items()
+            if len(wrong.intersection(lines)) >= FEWEST_LINES or not missing.isdisjoint(lines)
+        }
+        if found == unjudged:
+            return checkers, unjudged, False
+        best, is_interrupted = _again(choice.profile, checkers, statements, steps, found)
+        if best is checkers:
+            return checkers, unjudged, is_interrupted
+        checkers, unjudged = best, found
 
 
 def _try_others(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from kfast.log_replay.terms.inventories import Inventory, take_inventory
 from kfast.log_replay.wording.forms import Statement
+from kfast.log_replay.wording.state_change_log import WRITTEN_THERE
 
 OPENING = frozenset({"elected", "epoch", "epoch_read", "becoming"})
 CLOSING = frozenset({"resigning", "resigned", "process_started"})
@@ -113,6 +114,13 @@ def find_terms(statements: Sequence[Statement]) -> list[Term]:
     for term in terms:
         term.inventory = take_inventory(statements, term.statements)
     return _clusters(terms)
+
+
+def has_events(statements: Sequence[Statement], term: Term) -> bool:
+    """Whether any line of a term is of controller.log, which tells what happened."""
+    return any(
+        statements[number].kind not in WRITTEN_THERE | CLOSING for number in term.statements
+    )
 
 
 def _writer(statement: Statement) -> int | None:

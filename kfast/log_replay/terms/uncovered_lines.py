@@ -6,7 +6,7 @@ than state-change.log, or end earlier. What a controller decided meanwhile is un
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kfast.log_replay.terms.terms import CLOSING, Term
 from kfast.log_replay.wording.forms import Statement
@@ -23,26 +23,33 @@ CAUSED = frozenset({
 """Kinds of lines of state-change.log whose cause is a line of controller.log at every level."""
 
 
-def take_uncovered_lines(statements: Sequence[Statement], terms: Sequence[Term]) -> set[int]:
-    """Take out of the terms of one cluster the lines that controller.log does not cover.
+def uncovered_lines(
+    statements: Sequence[Statement], terms: Sequence[Term]
+) -> dict[int, list[int]]:
+    """Lines of terms that controller.log does not cover, by the first of those that stand together.
 
-    Parameters
-    ----------
-    statements : sequence of Statement
-    terms : sequence of Term
-        Of terms without any line of controller.log, nothing is left.
-
-    Returns
-    -------
-    set of int
-        Numbers of the lines that were taken out.
+    Of a term without any line of controller.log, all.
     """
-    taken: set[int] = set()
-    last: int | None = None
+    found: dict[int, list[int]] = {}
     for term in terms:
         own = term.statements
         begin, end = _covered(statements, term)
-        taken.update(own[:begin], own[end:])
+        found.update((part[0], part) for part in (own[:begin], own[end:]) if part)
+    return found
+
+
+def leave_out(
+    statements: Sequence[Statement], terms: Sequence[Term], parts: Mapping[int, Sequence[int]]
+) -> None:
+    """Take some of `uncovered_lines` out of the terms of one cluster, which may have none left."""
+    last: int | None = None
+    for term in terms:
+        own = term.statements
+        begin, end = 0, len(own)
+        if own[0] in parts:
+            begin = len(parts[own[0]])
+        for part in (parts[at] for at in own[begin:] if at in parts):
+            end -= len(part)
         term.statements = own[begin:end]
         term.follows = last is not None and term.epoch == last + 1 and not begin
         last = term.epoch if begin < end == len(own) else None
@@ -54,7 +61,6 @@ def take_uncovered_lines(statements: Sequence[Statement], terms: Sequence[Term])
         if end < len(own):
             term.until = statements[own[end]].entry.time - 1
             term.end = statements[own[end - 1]].entry.time
-    return taken
 
 
 def _covered(statements: Sequence[Statement], term: Term) -> tuple[int, int]:
