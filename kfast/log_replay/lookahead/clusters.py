@@ -139,13 +139,8 @@ def split_clusters(
     if not terms:
         return [_without_events(0, statements, range(len(statements)))]
     owners = _owners(statements, terms)
-    uncovered = uncovered_lines(statements, terms)
-    parts = {at: uncovered.pop(at) for at in unjudged & uncovered.keys()}
-    for number in {term.cluster for term in terms} if parts else ():
-        leave_out(statements, [term for term in terms if term.cluster == number], parts)
-    absent_controller_lines = find_absent_controller_lines(statements, terms).union(
-        *parts.values()
-    )
+    uncovered, out = _leave_uncovered(statements, terms, unjudged)
+    absent_controller_lines = out | find_absent_controller_lines(statements, terms)
     lines_of: dict[int, list[int]] = defaultdict(list)
     for at, owner in enumerate(owners):
         lines_of[owner].append(at)
@@ -200,16 +195,32 @@ def split_clusters(
         cluster.unclean = unclean_topics(statements, lines)
         note_survivors(statements, lines, events)
         name_isr_changes(statements, lines, events)
-        later = any(event.kind == "caught_up" for event in events)
-        for event in events:
-            if event.kind == "isr":
-                event.fields["completes_later"] = later
-            if event.kind == "caught_up":
-                event.fields["ahead"] = look_ahead(
-                    statements, lines, event.at, {event.fields["partition"]}
-                )
+        _note_completions(statements, cluster)
         clusters.append(cluster)
     return clusters
+
+
+def _leave_uncovered(
+    statements: Sequence[Statement], terms: Sequence[Term], unjudged: AbstractSet[int]
+) -> tuple[dict[int, list[int]], set[int]]:
+    """Take lines that controller.log does not cover out of their terms: those left, those taken."""
+    uncovered = uncovered_lines(statements, terms)
+    parts = {at: uncovered.pop(at) for at in unjudged & uncovered.keys()}
+    for number in {term.cluster for term in terms} if parts else ():
+        leave_out(statements, [term for term in terms if term.cluster == number], parts)
+    return uncovered, set[int]().union(*parts.values())
+
+
+def _note_completions(statements: Sequence[Statement], cluster: Cluster) -> None:
+    """Note what later lines say of reassignments that ISR changes may complete."""
+    later = any(event.kind == "caught_up" for event in cluster.events)
+    for event in cluster.events:
+        if event.kind == "isr":
+            event.fields["completes_later"] = later
+        if event.kind == "caught_up":
+            event.fields["ahead"] = look_ahead(
+                statements, cluster.lines, event.at, {event.fields["partition"]}
+            )
 
 
 def _without_events(
