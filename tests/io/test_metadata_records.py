@@ -24,6 +24,7 @@ from kfast.state import metadata_records as records
 from kfast.state.metadata_records import uuid_text
 from tests.support.kraft_logs import random_log, snapshot_records
 from tests.support.kraft_states import registrations
+from tests.support.machine_speed import slowness
 from tests.support.metadata_bulk import write_bulk_snapshot
 from tests.support.metadata_writer import log_bytes, snapshot_bytes, write_log, write_snapshot
 
@@ -387,7 +388,7 @@ print(seconds, (peak() - before) / size, state.n_partitions)
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
 def test_a_million_partitions_take_little_time_and_memory(tmp_path, shared_data):
-    """At most 1.5 s and three times the state's arrays; half as long again on a busy machine."""
+    """At most 1.5 s, more on a busy or slow machine, and three times the state's arrays."""
     path = write_bulk_snapshot(tmp_path, n_topics=10_000, per_topic=100, n_configs=5000)
     small = shared_data / "exports" / "kraft_snapshot_39_62p.checkpoint"
     done = subprocess.run(
@@ -395,7 +396,7 @@ def test_a_million_partitions_take_little_time_and_memory(tmp_path, shared_data)
     )
     seconds, ratio, n = map(float, done.stdout.split())
     assert n == 1_000_000
-    assert seconds <= 1.5 * 1.5
+    assert seconds <= 1.5 * 1.5 * slowness()
     assert ratio <= 3
 
 
