@@ -75,9 +75,10 @@ class Cluster:
     replaced_lines : list of int
         Numbers of statements of controllers after another one was elected.
     begun : dict
-        Lines whose causes the log may lack: of the event that is under way where it begins, or goes
-        on after a hole, and those that controller.log does not cover; by the first of their
-        controller.
+        Lines of the event that is under way where the log begins, or goes on after a hole, by the
+        first line there of its controller.
+    uncovered : dict
+        Lines that controller.log does not cover, by the last of those that stand together.
     partly_logged_lines : list of list of int
         Those of them that are replayed without their event.
     absent : set of int
@@ -101,6 +102,7 @@ class Cluster:
     absent_controller_lines: list[int] = field(default_factory=list)
     replaced_lines: list[int] = field(default_factory=list)
     begun: dict[int, list[int]] = field(default_factory=dict)
+    uncovered: dict[int, list[int]] = field(default_factory=dict)
     partly_logged_lines: list[list[int]] = field(default_factory=list)
     absent: set[int] = field(default_factory=set)
     lines_about: dict[Partition | None, list[int]] = field(default_factory=dict)
@@ -134,7 +136,7 @@ def split_clusters(
     terms : list of Term
         Their lines change.
     unjudged : set of int
-        Keys of `Cluster.begun` of lines that do not tell what happened.
+        Keys of `Cluster.begun` and `uncovered`, of lines that do not tell what happened.
     """
     if not terms:
         return [_without_events(0, statements, range(len(statements)))]
@@ -160,8 +162,6 @@ def split_clusters(
         regular = is_regular(statements, own)
         holes = [(term, at) for term in own for at in find_holes(statements, term, regular)]
         begun = _partly_logged(statements, own, lines, holes)
-        own_lines = set(lines)
-        begun |= {at: part for at, part in uncovered.items() if at in own_lines}
         taken = {at: begun[at] for at in unjudged & begun.keys()}
         if taken:
             out = set().union(*taken.values())
@@ -186,6 +186,7 @@ def split_clusters(
         cluster.absent = _senders(statements, cluster.absent_controller_lines)
         cluster.replaced_lines = sorted(replaced)
         cluster.begun, cluster.partly_logged_lines = begun, list(taken.values())
+        cluster.uncovered = {at: uncovered[at] for at in uncovered.keys() & set(lines)}
         cluster.term_of = {at: term for term in own for at in term.statements}
         note_sessions([statements[number] for number in lines])
         _give_epochs(statements, cluster)
@@ -205,10 +206,10 @@ def _leave_uncovered(
 ) -> tuple[dict[int, list[int]], set[int]]:
     """Take lines that controller.log does not cover out of their terms: those left, those taken."""
     uncovered = uncovered_lines(statements, terms)
-    parts = {at: uncovered.pop(at) for at in unjudged & uncovered.keys()}
-    for number in {term.cluster for term in terms} if parts else ():
-        leave_out(statements, [term for term in terms if term.cluster == number], parts)
-    return uncovered, set[int]().union(*parts.values())
+    out = set[int]().union(*(uncovered.pop(at) for at in unjudged & uncovered.keys()))
+    for number in {term.cluster for term in terms} if out else ():
+        leave_out(statements, [term for term in terms if term.cluster == number], out)
+    return uncovered, out
 
 
 def _note_completions(statements: Sequence[Statement], cluster: Cluster) -> None:

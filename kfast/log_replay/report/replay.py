@@ -319,24 +319,28 @@ def _leave_begun(
 ) -> tuple[list[Checker], set[int], bool]:
     """Replay without the events whose causes the log lacks, where several lines disagree.
 
-    A single line of them that disagrees is wrong; what they lack may not have been decided.
+    A single line of them that disagrees is wrong.
     """
     unjudged: set[int] = set()
     while True:
-        wrong, missing = (
-            {fact.number for checker in checkers for fact in checker.facts
-             if fact.verdict == verdict} for verdict in (CONTRADICTED, MISSING)
-        )
-        found = unjudged | {
-            at for checker in checkers for at, lines in checker.cluster.begun.items()
-            if len(wrong.intersection(lines)) >= FEWEST_LINES or not missing.isdisjoint(lines)
-        }
-        if found == unjudged:
+        wrong = {fact.number for checker in checkers for fact in checker.facts
+                 if fact.verdict == CONTRADICTED}
+        clusters = [checker.cluster for checker in checkers]
+        for parts in ([one.begun for one in clusters], [one.uncovered for one in clusters]):
+            found = {at for some in parts for at, lines in some.items()
+                     if len(wrong.intersection(lines)) >= FEWEST_LINES} - unjudged
+            if not found:
+                continue
+            best, is_interrupted = _again(
+                choice.profile, checkers, statements, steps, unjudged | found
+            )
+            if best is not checkers or is_interrupted:
+                break
+        else:
             return checkers, unjudged, False
-        best, is_interrupted = _again(choice.profile, checkers, statements, steps, found)
-        if best is checkers:
-            return checkers, unjudged, is_interrupted
-        checkers, unjudged = best, found
+        if is_interrupted:
+            return checkers, unjudged, True
+        checkers, unjudged = best, unjudged | found
 
 
 def _try_others(

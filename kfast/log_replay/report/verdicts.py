@@ -105,7 +105,7 @@ class Checker:
     def check(self) -> None:
         """Go through the log once more, and judge every fact."""
         absent = set(self.cluster.absent_controller_lines)
-        receivers = Receivers(LONG_SILENCE_MS)
+        receivers = Receivers(None if self.cluster.terms else LONG_SILENCE_MS)
         for number in sorted([*self.cluster.lines, *absent]) if absent else ():
             received = list(receivers.facts(self.statements[number], number))
             self.facts += received if number in absent else ()

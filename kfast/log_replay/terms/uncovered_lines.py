@@ -6,7 +6,7 @@ than state-change.log, or end earlier. What a controller decided meanwhile is un
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Sequence
 
 from kfast.log_replay.terms.terms import CLOSING, Term
 from kfast.log_replay.wording.forms import Statement
@@ -26,7 +26,7 @@ CAUSED = frozenset({
 def uncovered_lines(
     statements: Sequence[Statement], terms: Sequence[Term]
 ) -> dict[int, list[int]]:
-    """Lines of terms that controller.log does not cover, by the first of those that stand together.
+    """Lines of terms that controller.log does not cover, by the last of those that stand together.
 
     Of a term without any line of controller.log, all.
     """
@@ -34,22 +34,19 @@ def uncovered_lines(
     for term in terms:
         own = term.statements
         begin, end = _covered(statements, term)
-        found.update((part[0], part) for part in (own[:begin], own[end:]) if part)
+        found.update((part[-1], part) for part in (own[:begin], own[end:]) if part)
     return found
 
 
 def leave_out(
-    statements: Sequence[Statement], terms: Sequence[Term], parts: Mapping[int, Sequence[int]]
+    statements: Sequence[Statement], terms: Sequence[Term], out: Container[int]
 ) -> None:
     """Take some of `uncovered_lines` out of the terms of one cluster, which may have none left."""
     last: int | None = None
     for term in terms:
         own = term.statements
-        begin, end = 0, len(own)
-        if own[0] in parts:
-            begin = len(parts[own[0]])
-        for part in (parts[at] for at in own[begin:] if at in parts):
-            end -= len(part)
+        kept = [place for place, number in enumerate(own) if number not in out]
+        begin, end = (kept[0], kept[-1] + 1) if kept else (len(own), len(own))
         term.statements = own[begin:end]
         term.follows = last is not None and term.epoch == last + 1 and not begin
         last = term.epoch if begin < end == len(own) else None
