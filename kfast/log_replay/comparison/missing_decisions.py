@@ -40,22 +40,17 @@ RANKS = {"TRACE": 0, "DEBUG": 1, "INFO": 2, "WARN": 3, "ERROR": 4, "FATAL": 5}
 class Due(NamedTuple):
     """A decision that a line has to state.
 
-    `step` is that of the event, `texts` makes kind, subject and value as reports show them.
-    `items` are alternatives, one of which the line states; else the line counts one of `requests`.
-    `why_unknown` tells why it may not have been decided.
+    `order` is its place within the event, `texts` makes kind, subject and value as reports show
+    them. `items` are alternatives, one of which the line states; else the line counts one of
+    `requests`. `why_unknown` tells why it may not have been decided.
     """
 
-    step: int
+    order: int
     kind: str
     texts: Callable[[], tuple[str, str, str]]
     items: Sequence[Item] = ()
     requests: Collection[tuple[Any, ...]] = ()
     why_unknown: str = ""
-
-    @property
-    def part(self) -> int:
-        """Place within the event: the transitions of a step, in any order, then its requests."""
-        return 2 * self.step + self.kind.startswith("sent_")
 
     def is_stated(self, counted: Collection[tuple[Any, ...]]) -> bool:
         """Whether a line has stated it; `counted` are the requests that lines have counted."""
@@ -165,7 +160,7 @@ class Decisions:
             return
         guessed = self._guessed_steps(ran, simulation)
         due = [
-            one._replace(why_unknown=UNASSIGNED if one.step in guessed else "")
+            one._replace(why_unknown=UNASSIGNED if (one.order - 1) // ITEMS in guessed else "")
             for one in _due(ran, simulation) if self.lines.levels[one.kind]
         ]
         if due:
@@ -189,7 +184,7 @@ class Decisions:
         """
         unknown: dict[tuple[str, str], tuple[int, int]] = {}
         for event, what, due in self.due:
-            stated = [one.part for one in due if one.is_stated(counted)]
+            stated = [one.order for one in due if one.is_stated(counted)]
             n_written = sum(1 for one in due if self.lines.of(event, one.kind))
             self.n_due += len(stated)
             for one in due:
@@ -218,21 +213,17 @@ class Decisions:
             return NOT_WRITTEN
         if not stated and n_due > 1:
             return NOT_COVERED
+        if event.fields.get("cut") and max(stated, default=-1) < due.order:
+            return NOT_COVERED
         is_after, is_before = self.lines.go_on(event, due.kind)
-        # Requests of the same size tell no steps apart where the file begins within an event.
-        is_after = is_after or min(filter(_is_transition, stated), default=due.part) < due.part
-        goes_on = bool(stated) and max(stated) > due.part
-        is_before = goes_on if event.fields.get("cut") else is_before or goes_on
+        is_after = is_after or (bool(stated) and min(stated) < due.order)
+        is_before = is_before or (bool(stated) and max(stated) > due.order)
         return "" if is_after and is_before else NOT_COVERED
 
     def _next_line(self, event: LogEvent, due: Due) -> int:
         """The line before which a decision is due: the controller's next one after the event."""
         lines = self.lines.of(event, due.kind) or [event.at]
         return min(_around(lines, self.lines.end(event) - 1)[1], lines[-1])
-
-
-def _is_transition(part: int) -> bool:
-    return part % 2 == 0
 
 
 def _around(numbers: Sequence[int], at: int) -> tuple[int, int]:
@@ -249,7 +240,7 @@ def _around(numbers: Sequence[int], at: int) -> tuple[int, int]:
 
 def _due(ran: Ran, simulation: Simulation) -> Iterator[Due]:
     shrinks: dict[tuple[int, int, Any], list[Item]] = {}
-    for row, item in ran.made:
+    for order, (row, item) in enumerate(ran.made):
         kind = _kind_of(item)
         if row < 0 or item.fields.get("unsent") or not kind:
             continue
@@ -260,26 +251,29 @@ def _due(ran: Ran, simulation: Simulation) -> Iterator[Due]:
             if len(alternatives) > 1:
                 continue
         name = name_of(simulation.possibility[row].partition)
-        yield Due(item.step, kind, partial(_texts, name, item), alternatives)
+        yield Due(item.step * ITEMS + order + 1, kind, partial(_texts, name, item), alternatives)
     for sending in ran.sendings:
-        step, place = sending.step, (ran.event.number, sending.step)
-        yield Due(step, "sent_update_metadata", partial(
+        at, step = (sending.step + 1) * ITEMS, (ran.event.number, sending.step)
+        yield Due(at, "sent_update_metadata", partial(
             _request_texts, "UpdateMetadata", "cluster",
             f"{sending.n_partitions} partitions to brokers {shown(sending.recipients)}",
-        ), requests=[("update_metadata", None, None, *place)])
+        ), requests=[("update_metadata", None, None, *step)])
         for broker, (leads, follows) in sending.leads.items():
-            yield Due(step, "sent_leader_and_isr", partial(
+            yield Due(at, "sent_leader_and_isr", partial(
                 _request_texts, "LeaderAndIsr", f"broker {broker}",
                 f"{leads} to lead, {follows} to follow",
-            ), requests=[("leads", None, broker, *place)])
+            ), requests=[("leads", None, broker, *step)])
         for broker, n in sorted(sending.stopped.items()):
-            yield Due(step, "sent_stop_replica", partial(
+            yield Due(at, "sent_stop_replica", partial(
                 _request_texts, "StopReplica", f"broker {broker}", f"{n} replicas",
-            ), requests=[("stops", delete, broker, *place) for delete in (None, True, False)])
+            ), requests=[("stops", delete, broker, *step) for delete in (None, True, False)])
 
 
 IN_ANY_ORDER = frozenset({"shrunk", "sent_stop_replica_partition"})
 """Kinds of lines of replicas that leave an ISR: in which order is not known."""
+
+ITEMS = 1 << 24
+"""More items than a step has."""
 
 DECISION_OF = {
     "moved": "partition_moved", "led": "partition_led", "failed": "partition_failed",
