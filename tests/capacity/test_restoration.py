@@ -161,7 +161,7 @@ def test_restoration_is_what_the_controller_leaves_behind():
         if (cluster := zk_cluster(seed, generator)) is not None:
             seen += compare(seed, *cluster, generator)
     assert min(seen[kind] for kind in (
-        0, 1, 2, "stuck", "throttled", "without source", "under min ISR")) > 1
+        0, 1, 2, "stuck", "throttled", "without source", "under min ISR")) > 2
 
 
 @pytest.mark.parametrize("release", RELEASES)

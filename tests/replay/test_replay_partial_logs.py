@@ -290,9 +290,9 @@ def test_what_a_controller_decided_whose_controller_log_is_not_here_is_unknown(
                    and any("elected as the controller" in line for line in lines)]
     assert len(controllers) > 1
     for name in controllers:
-        kept = log.files.pop(name)
+        lines = log.files.pop(name)
         log.save(tmp_path / name)
-        log.files[name] = kept
+        log.files[name] = lines
         found = replay(tmp_path / name, PROFILES[version])
         assert [str(one) for one in found.contradictions] == []
         assert found.unknown_reasons[ABSENT] > 0

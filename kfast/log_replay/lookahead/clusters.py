@@ -336,11 +336,9 @@ def _partly_logged(
     found = {}
     for term in terms:
         first = term.statements[0]
+        begin = 0 if term is terms[0] else bisect.bisect_left(lines, first)
         if not term.opened:
-            found[first] = partly_logged_lines(
-                statements, term, 0, lines[bisect.bisect_left(lines, first) :]
-                if term is not terms[0] else lines,
-            )
+            found[first] = partly_logged_lines(statements, term, 0, lines[begin:])
     for term, at in holes:
         place = bisect.bisect_left(term.statements, at)
         last = term.statements[place - 1]

@@ -248,7 +248,7 @@ def _replay(logs: Logs, profile: str | Profile | None, steps: Steps) -> Replay:
     choice = choose_profile(logs, used, profile)
     checkers, is_interrupted = _check(clusters, statements, choice.profile, steps)
     if not is_interrupted:
-        checkers, unjudged, is_interrupted = _leave_begun(choice, checkers, statements, steps)
+        checkers, unjudged, is_interrupted = _leave_unjudged(choice, checkers, statements, steps)
     if not is_interrupted:
         choice, checkers, is_interrupted = _try_others(
             choice, checkers, statements, steps, unjudged
@@ -314,7 +314,7 @@ def _check(
     return checkers, False
 
 
-def _leave_begun(
+def _leave_unjudged(
     choice: Choice, checkers: list[Checker], statements: Sequence[Statement], steps: Steps
 ) -> tuple[list[Checker], set[int], bool]:
     """Replay without the events whose causes the log lacks, where several lines disagree.
@@ -327,12 +327,12 @@ def _leave_begun(
                  if fact.verdict == CONTRADICTED}
         clusters = [checker.cluster for checker in checkers]
         for parts in ([one.begun for one in clusters], [one.uncovered for one in clusters]):
-            found = {at for some in parts for at, lines in some.items()
-                     if len(wrong.intersection(lines)) >= FEWEST_LINES} - unjudged
-            if not found:
+            disputed = {at for some in parts for at, lines in some.items()
+                        if len(wrong.intersection(lines)) >= FEWEST_LINES} - unjudged
+            if not disputed:
                 continue
             best, is_interrupted = _again(
-                choice.profile, checkers, statements, steps, unjudged | found
+                choice.profile, checkers, statements, steps, unjudged | disputed
             )
             if best is not checkers or is_interrupted:
                 break
@@ -340,7 +340,7 @@ def _leave_begun(
             return checkers, unjudged, False
         if is_interrupted:
             return checkers, unjudged, True
-        checkers, unjudged = best, unjudged | found
+        checkers, unjudged = best, unjudged | disputed
 
 
 def _try_others(

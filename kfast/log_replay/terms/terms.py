@@ -118,9 +118,12 @@ def find_terms(statements: Sequence[Statement]) -> list[Term]:
 
 def has_events(statements: Sequence[Statement], term: Term) -> bool:
     """Whether any line of a term is of controller.log, which tells what happened."""
-    return any(
-        statements[number].kind not in WRITTEN_THERE | CLOSING for number in term.statements
-    )
+    return any(tells_events(statements[number]) for number in term.statements)
+
+
+def tells_events(statement: Statement) -> bool:
+    """Whether a line of a term is of controller.log, and not of its end."""
+    return statement.kind not in WRITTEN_THERE and statement.kind not in CLOSING
 
 
 def _writer(statement: Statement) -> int | None:

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from kfast.log_replay.terms.terms import CLOSING, Term
+from kfast.log_replay.terms.terms import Term, tells_events
 from kfast.log_replay.wording.forms import Statement
-from kfast.log_replay.wording.state_change_log import WRITTEN_THERE
+from kfast.log_replay.wording.state_change_log import DECISIONS
 
 SEPARATE_MS = 2_000
 """Lines of a controller this far apart are of two events."""
 
-CAUSED = frozenset({
-    "partition_new", "partition_led", "partition_moved", "partition_failed", "replica_moved",
-    "replica_failed", "shrunk", "sent_leader_and_isr", "sent_leader_and_isr_partition",
-    "sent_stop_replica", "sent_stop_replica_partition", "sent_reassignment",
-})
-"""Kinds of lines of state-change.log whose cause is a line of controller.log at every level."""
+CAUSED = DECISIONS.keys() - {"sent_update_metadata", "sent_update_metadata_partition"}
+"""Kinds of lines of state-change.log whose cause is a line of controller.log at every level: the
+cause of a request to all brokers may be an ISR change, whose line is below INFO."""
 
 
 def uncovered_lines(
@@ -30,23 +27,33 @@ def uncovered_lines(
 
     Of a term without any line of controller.log, all.
     """
-    found: dict[int, list[int]] = {}
+    parts: dict[int, list[int]] = {}
     for term in terms:
         own = term.statements
         begin, end = _covered(statements, term)
-        found.update((part[-1], part) for part in (own[:begin], own[end:]) if part)
-    return found
+        parts.update((part[-1], part) for part in (own[:begin], own[end:]) if part)
+    return parts
 
 
 def leave_out(
     statements: Sequence[Statement], terms: Sequence[Term], out: Container[int]
 ) -> None:
-    """Take some of `uncovered_lines` out of the terms of one cluster, which may have none left."""
+    """Take some of `uncovered_lines` out of the terms of one cluster.
+
+    Parameters
+    ----------
+    statements : sequence of Statement
+    terms : sequence of Term
+        In order. Their lines, times, and whether they follow one another change; a term may have
+        no line left.
+    out : container of int
+        Numbers of the lines, whole parts.
+    """
     last: int | None = None
     for term in terms:
         own = term.statements
-        kept = [place for place, number in enumerate(own) if number not in out]
-        begin, end = (kept[0], kept[-1] + 1) if kept else (len(own), len(own))
+        places = [place for place, number in enumerate(own) if number not in out]
+        begin, end = (places[0], places[-1] + 1) if places else (len(own), len(own))
         term.statements = own[begin:end]
         term.follows = last is not None and term.epoch == last + 1 and not begin
         last = term.epoch if begin < end == len(own) else None
@@ -63,13 +70,12 @@ def leave_out(
 def _covered(statements: Sequence[Statement], term: Term) -> tuple[int, int]:
     """Places of the first line of a term that controller.log covers, and of the one after it."""
     own = term.statements
-    told = [place for place, number in enumerate(own)
-            if statements[number].kind not in WRITTEN_THERE | CLOSING]
-    if not told:
+    places = [place for place, number in enumerate(own) if tells_events(statements[number])]
+    if not places:
         return len(own), len(own)
     times = [statements[number].entry.time for number in own]
     is_caused = [statements[number].kind in CAUSED for number in own]
-    begin, end = told[0], told[-1] + 1
+    begin, end = places[0], places[-1] + 1
     while begin and times[begin] - times[begin - 1] < SEPARATE_MS:
         begin -= 1
     while end < len(own) and times[end] - times[end - 1] < SEPARATE_MS:
