@@ -23,10 +23,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
 
+import Cython
 from Cython.Build import cythonize
 from Cython.Compiler import Options
 from setuptools import Extension, setup
@@ -99,6 +101,7 @@ def write_settings() -> tuple[Path, str]:
         The file, and a short name of its text.
     """
     asked = {
+        "cython": Cython.__version__,
         "directives": DIRECTIVES,
         "compiler": os.environ.get("CC", ""),
         "compile": compile_flags() + INLINED,
@@ -193,6 +196,18 @@ class BuildKernels(build_ext):
             extension.extra_link_args = [*extension.extra_link_args, *linked]
         self.parallel = self.parallel or os.cpu_count()
         super().build_extensions()
+
+    def build_extension(self, ext: Extension) -> None:
+        """Compile a kernel; with `pip install -e` only where the one in the checkout is older.
+
+        Such an installation builds in a new folder each time, and all kernels again.
+        """
+        name = self.get_ext_filename(self.get_ext_fullname(ext.name))
+        earlier, built = ROOT / name, Path(self.build_lib, name)
+        if self.editable_mode and earlier.exists():
+            built.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(earlier, built)
+        super().build_extension(ext)
 
     def takes(self, program: str, compiled: list[str], linked: list[str]) -> bool:
         """Whether this compiler and linker make a program with some flags."""

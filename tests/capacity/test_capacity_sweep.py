@@ -391,8 +391,8 @@ def test_sums_that_float64_may_not_hold_are_refused(brokers, is_exact):
 MET_BY_ALL = (
     *(f"RF {n}" for n in range(1, 6)), "partial ISR", "dead brokers", "unclean topic", "leaderless",
 )
-RANDOM_CLUSTERS = 500
-"""Clusters of each of 20 tests."""
+RANDOM_CLUSTERS = 200
+"""Clusters of each of 50 tests."""
 
 
 def check_met(met, *names):
@@ -401,7 +401,7 @@ def check_met(met, *names):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", share_of(range(12)))
+@pytest.mark.parametrize("part", share_of(range(30)))
 def test_thousands_of_random_zookeeper_clusters(part):
     """Every column of five scenarios each is what the controller leaves."""
     profiles, met, compared = list(PROFILES), Counter(), 0
@@ -415,7 +415,7 @@ def test_thousands_of_random_zookeeper_clusters(part):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", share_of(range(8)))
+@pytest.mark.parametrize("part", share_of(range(20)))
 def test_a_thousand_random_kraft_clusters_and_more(part):
     """The same for every release, with ELR and without."""
     releases, met = list(RELEASES), Counter()

@@ -67,8 +67,8 @@ def test_a_few_kills_leave_whole_files(tmp_path):
 
 @pytest.mark.slow
 def test_many_kills_leave_whole_files(tmp_path):
-    """A hundred, or the thirty that CI has the time for."""
-    n = 100 if WHOLE else 30
+    """A hundred, or the fifteen that CI has the time for."""
+    n = 100 if WHOLE else 15
     found = kill_often(tmp_path, list(WRITERS), n, 2)
     assert found["killed"] == n
     assert found["old"] > n / 10

@@ -27,7 +27,7 @@ def save_again_and_again(place, seed, n, errors):
     errors.put(None)
 
 
-@pytest.mark.parametrize("n", [20, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [20, pytest.param(100, marks=pytest.mark.slow)])
 def test_several_saves_of_one_name(n, tmp_path):
     """The last one stays, whole; who opens it meanwhile reads one of them, or that none is there.
 

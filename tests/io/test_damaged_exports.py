@@ -21,6 +21,7 @@ from kfast.errors import KfastError
 from tests.io import test_client_metadata as clients
 from tests.io import test_other_tools as tools
 from tests.io import test_zookeeper as zookeeper
+from tests.support.long_tests import share_of
 
 SECONDS = 10
 SAMPLES = {
@@ -189,6 +190,6 @@ def test_damaged_exports_are_refused_or_read_rightly(shared_data):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 6))
+@pytest.mark.parametrize("seed", share_of(range(2, 6)))
 def test_a_thousand_damaged_exports_each(shared_data, seed):
     damage_all(shared_data, 1000, seed)

@@ -23,6 +23,7 @@ from tests.kafka.zk_events import absolute, event_json, event_of, relative, smal
 from tests.kafka.zk_sequences import ZkSequence
 from tests.kafka.zk_shrinking import run_zk_case
 from tests.support.kfast_run import Setting
+from tests.support.long_tests import share_of
 
 MOST_EVENTS = 8
 KAFKA = {"zk-2.4": "2.4.1", "zk-3.9": "3.9.1"}
@@ -45,7 +46,7 @@ def test_every_profile_has_its_release():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_kafka")
-@pytest.mark.parametrize("seed", [1, 1_000])
+@pytest.mark.parametrize("seed", share_of(range(1, 4)))
 @pytest.mark.parametrize("profile", ZK_PROFILES)
 def test_kafka_and_kfast_answer_equally(profile, seed, capsys):
     arguments = ["--kafka", KAFKA[profile], "--seed", str(seed), "--steps", "200"]
@@ -75,7 +76,7 @@ BROKEN = {
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_kafka")
-@pytest.mark.parametrize("rule", BROKEN)
+@pytest.mark.parametrize("rule", share_of(tuple(BROKEN)))
 def test_a_broken_rule_is_found_and_shrunk_to_few_events(rule, monkeypatch):
     """And the test that is printed fails with the broken rule, and passes without it."""
     place, name, broken = BROKEN[rule]

@@ -14,6 +14,7 @@ import pytest
 import kfast
 from kfast import ClusterState, Controller
 from tests.support.event_run import Sequence
+from tests.support.long_tests import share_of
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +29,7 @@ print(state.n_partitions, re.search(r"VmHWM:\\s+(\\d+) kB", status)[1])
 
 
 @pytest.mark.parametrize("with_store", [False, True])
-@pytest.mark.parametrize("seed", [101, 102, 103])
+@pytest.mark.parametrize("seed", share_of(range(101, 104)))
 def test_long_sequences_agree_with_the_twin(seed, with_store):
     Sequence(seed, with_store).run(400)
 

@@ -25,6 +25,7 @@ from kfast.timelines.shutdown import heartbeat_phases
 from kfast.timelines.shutdown_recording import record_shutdown
 from tests.capacity.test_placement_search import capacity_of, load_of
 from tests.support.cli_run import run
+from tests.support.long_tests import share_of
 from tests.support.restart_twin import live_members, restart_batch
 from tests.support.shutdown_twin import QuorumShutdownTwin, ZooKeeperShutdownTwin
 
@@ -104,7 +105,7 @@ def test_plans_equal_those_of_a_twin(controller):
 @pytest.mark.slow
 @pytest.mark.parametrize("controller", CONTROLLERS)
 def test_many_plans_equal_those_of_a_twin(controller):
-    for seed in range(1000, 1600):
+    for seed in share_of(range(1000, 1600)):
         compare(seed, controller)
 
 

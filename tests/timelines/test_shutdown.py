@@ -20,6 +20,7 @@ from kfast.timelines.settings import Settings
 from kfast.timelines.shutdown_recording import record_shutdown
 from kfast.timelines.shutdown_times import shutdown_times
 from tests.support.cli_run import run
+from tests.support.long_tests import share_of
 from tests.support.shutdown_twin import QuorumShutdownTwin, ZooKeeperShutdownTwin
 
 TELLS_NOBODY = "zk-1.1"
@@ -93,7 +94,7 @@ def test_recurrences_equal_a_heap_that_moves_every_partition(controller):
 @pytest.mark.slow
 @pytest.mark.parametrize("controller", CONTROLLERS)
 def test_recurrences_equal_the_heap_on_many_clusters(controller):
-    for seed in range(1000, 3500):
+    for seed in share_of(range(1000, 3500)):
         compare(seed, controller)
 
 
