@@ -7,7 +7,7 @@
 #   make lint      ruff, mypy, stubtest, cython-lint
 #   make debug     the tests against a build with bounds and initialisation checks, and assertions
 #   make sanitize  the kernel tests against a build with the same checks and with the address and
-#                  undefined sanitizers; `make debug CHECKED="not kernels"` runs the other tests
+#                  undefined sanitizers
 #   make race      the kernel tests against a build with the thread sanitizer; needs gcc
 #   make lockstep  Kafka's own controller classes and kfast on the same random events: KAFKA=4.1.2, STEPS=10000,
 #                  and a fresh SEED unless one is given; KAFKA=3.9.1 or 2.4.1 is ZooKeeper mode, 3.9.1 with
@@ -43,11 +43,13 @@ JOBS ?= 2
 SPREAD = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 SANITIZERS ?= address,undefined
 # Tests that `make wheel` runs: of all but those of tests/style, which need a checkout, some.
-WHEEL_TESTS ?= tests/state tests/journal tests/cli
+WHEEL_TESTS ?= tests/state tests/journal tests/cli/test_cli.py tests/cli/test_output_files.py \
+	tests/cli/test_pictures.py
+# Tests that `make sanitize` runs: those that look at kernels most closely.
+SANITIZE_TESTS ?= tests/rules tests/kraft tests/analysis tests/capacity tests/timelines tests/io \
+	tests/journal tests/state
 # Tests that `make race` runs: those of all kernels that use threads.
 RACE_TESTS ?= tests/rules tests/kraft tests/analysis tests/journal tests/state
-# Which tests `make debug` runs, of those that are neither slow nor Spark's.
-CHECKED ?= kernels or not kernels
 PRELOADED = $(shell cc -print-file-name=libasan.so) $(shell cc -print-file-name=libstdc++.so.6)
 
 VENV := .venv
@@ -57,6 +59,8 @@ IN_RANGE := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
 EXTRAS := import tomllib; \
 	extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; \
 	print(",".join(sorted(set(extras) - {"dev", "docs", "spark"})))
+BUILD_NEEDS := import tomllib; \
+	print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
 COPIED := kfast kfast_command.py pyspark_kfast tests benchmarks bench_data docs setup.py pyproject.toml \
 	MANIFEST.in CITATION.cff LICENSE README.md CHANGELOG.md Makefile .ci .gitignore
 
@@ -133,7 +137,7 @@ debug: $(VENV)/installed-dev
 	$(call copy_tree,debug)
 	cd build/debug && KFAST_DEBUG=1 $(BIN)/python setup.py -q build_ext --inplace
 	cd build/debug && $(BIN)/python -m pytest -q $(SPREAD) --ignore tests/style --ignore tests/report \
-		--ignore tests/cli -m "($(CHECKED)) and not slow and not spark"
+		--ignore tests/cli -m "not slow and not spark"
 
 sanitize: $(VENV)/installed-dev
 	$(call copy_tree,sanitize)
@@ -141,7 +145,7 @@ sanitize: $(VENV)/installed-dev
 		$(BIN)/python setup.py -q build_ext --inplace
 	cd build/sanitize && LD_PRELOAD="$(PRELOADED)" \
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
-		$(BIN)/python -m pytest -q $(SPREAD) -m "kernels and not slow and not spark"
+		$(BIN)/python -m pytest -q $(SPREAD) -m "kernels and not slow and not spark" $(SANITIZE_TESTS)
 
 # What Arrow's own threads do is not built to be watched, and is left out.
 race: $(VENV)/installed-dev
@@ -198,10 +202,12 @@ $(VENV)/installed-docs: $(VENV)/pip pyproject.toml setup.py $(KERNELS)
 	$(call install,".[docs]")
 	touch $(VENV)/installed $@
 
+# With Cython in .venv and not in a new place each time, kernels that are compiled already stay.
 define install
 	@command -v $${CC:-cc} >/dev/null || { \
 		echo "kfast needs a C compiler: install gcc or clang, or name one with CC=..." >&2; exit 1; }
-	$(BIN)/python -m pip install -q -e $(1)
+	$(BIN)/python -c '$(BUILD_NEEDS)' | $(BIN)/python -m pip install -q -r /dev/stdin
+	$(BIN)/python -m pip install -q --no-build-isolation -e $(1)
 endef
 
 clean:

@@ -96,7 +96,7 @@ def a_cluster_from_before(version: str, seed: int) -> LoggedController:
     return logged
 
 
-@pytest.mark.parametrize("seed", [2, 3, 4])
+@pytest.mark.parametrize("seed", [2, 4])
 @pytest.mark.parametrize("version", ["1.1", "2.0", "2.8", "3.9"])
 def test_who_led_before_the_log_stays_open_until_a_line_tells(version, seed, tmp_path):
     """No line names the assignments; that an election is not logged tells who led."""

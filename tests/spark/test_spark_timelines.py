@@ -29,7 +29,7 @@ def rows_of(frame):
     return frame.toArrow().sort_by("scenario").to_pylist()
 
 
-@pytest.mark.parametrize("tasks", [1, 3, 40, None])
+@pytest.mark.parametrize("tasks", [1, 3, 12, None])
 def test_the_rows_are_those_of_one_machine(spark, cluster, tasks):
     digest = cluster.digest()
     for scenarios in (kfast.every_broker(cluster), kfast.every_rack(cluster).slice(1, 3)):
