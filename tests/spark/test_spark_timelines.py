@@ -84,25 +84,23 @@ def test_every_cluster_of_a_fleet_has_its_rows(spark, tmp_path, tasks):
         )
         kfast.write(states[name], tmp_path / f"{name}.arrow")
     (tmp_path / "empty.txt").write_text("")
-    two = kfast.generate(brokers=2, partitions=3, replication_factor=1, controller="zk-3.9")
-    kfast.write(two, tmp_path / "two.arrow")
-    frame = kfast.spark.timeline_fleet(
-        spark, tmp_path, ("every_broker", {"k": 2}), samples=5, tasks=tasks
-    )
+    one = kfast.generate(brokers=1, partitions=3, replication_factor=1, controller="zk-3.9")
+    kfast.write(one, tmp_path / "one.arrow")
+    frame = kfast.spark.timeline_fleet(spark, tmp_path, "every_broker", samples=5, tasks=tasks)
     table = frame.toArrow()
     assert table.schema.names == FLEET_TIMELINES.schema.names
     good = table.filter(pc.is_null(table["error"]))
     for name, state in states.items():
         source = str(tmp_path / f"{name}.arrow")
-        wanted = kfast.timeline_sweep(state, kfast.every_broker(state, 2), samples=5).summary
+        wanted = kfast.timeline_sweep(state, kfast.every_broker(state), samples=5).summary
         rows = good.filter(pc.equal(good["source"], source)).sort_by("scenario")
         assert rows.drop_columns(["source", "error", "partitions"]).to_pylist() == (
             wanted.to_pylist()
         )
         assert set(rows["partitions"].to_pylist()) == {60}
     bad = {row["source"]: row for row in table.to_pylist() if row["error"] is not None}
-    assert set(bad) == {str(tmp_path / "empty.txt"), str(tmp_path / "two.arrow")}
-    assert "every broker that is up fails" in bad[str(tmp_path / "two.arrow")]["error"]
+    assert set(bad) == {str(tmp_path / "empty.txt"), str(tmp_path / "one.arrow")}
+    assert "every broker that is up fails" in bad[str(tmp_path / "one.arrow")]["error"]
     assert all(value is None for row in bad.values() for name, value in row.items()
                if name not in ("source", "error"))
 
