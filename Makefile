@@ -3,7 +3,8 @@
 #   make demo      set up, then show what one rack's failure does to the cluster in bench_data/
 #   make test      set up, then run the tests
 #   make slow      the tests that `make test` leaves out, and a slice of the soak with a fresh seed;
-#                  WHOLE=1: with all seeds of the longest ones, instead of a thirtieth
+#                  WHOLE=1: with all seeds of the longest ones, instead of a thirtieth;
+#                  KFAST_TEST_WHEEL=dist/NAME.whl, of `make wheel`: not one of its own
 #   make lint      ruff, mypy, stubtest, cython-lint
 #   make debug     the tests against a build with bounds and initialisation checks, and assertions
 #   make sanitize  the kernel tests against a build with the same checks and with the address and
@@ -74,7 +75,7 @@ test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -q $(SPREAD) -m "not slow"
 
 slow: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -q $(SPREAD) -m slow
+	$(BIN)/python -m pytest -q $(SPREAD) -m slow tests
 	$(BIN)/python -m tests.soak --seconds 40
 
 lint: $(VENV)/installed-dev

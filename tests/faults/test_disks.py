@@ -14,6 +14,7 @@ import pytest
 import kfast
 from tests.faults.writers import DESCRIBE, WRITERS, environment, is_old, left_behind, put_old
 from tests.support.cli_run import ROOT
+from tests.support.long_tests import share_of
 
 SMALL_BYTES = 256 << 10
 
@@ -101,7 +102,7 @@ def test_a_disk_that_is_read_only(name, disk):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WRITERS)
-@pytest.mark.parametrize("size", [0, 1000])
+@pytest.mark.parametrize("size", share_of((1000, 0)))
 def test_a_file_that_may_not_grow(name, size, tmp_path):
     """A quota, as `ulimit -f` sets it."""
     writer = WRITERS[name]

@@ -8,7 +8,7 @@ from tests.fuzz.__main__ import FOUND
 from tests.fuzz.guided import is_available, run_guided
 from tests.fuzz.limits import problem
 from tests.fuzz.readers import every_reader, make_input
-from tests.support.long_tests import WHOLE
+from tests.support.long_tests import only_whole
 
 INPUTS = sorted(FOUND.glob("*/*"))
 
@@ -38,7 +38,7 @@ def test_changed_inputs_are_read_or_refused(readers):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not WHOLE, reason="kfast is read with counters: `make slow WHOLE=1` runs it")
+@only_whole
 @pytest.mark.skipif(not is_available(), reason="atheris is not installed: it has no wheel for here")
 def test_guided_inputs_reach_more_than_the_samples(readers, tmp_path):
     name = "json and text"

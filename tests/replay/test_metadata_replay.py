@@ -33,6 +33,7 @@ from kfast.state.metadata_records import (
     uuid_text,
 )
 from tests.support.kraft_cases import load
+from tests.support.long_tests import share_of
 from tests.support.machine_speed import slowness
 from tests.support.metadata_bulk import write_bulk_log
 from tests.support.metadata_cases import write_case
@@ -104,9 +105,9 @@ def test_cases_are_predicted(cases, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("events_per_batch", [1, 3])
+@pytest.mark.parametrize("events_per_batch", share_of((3, 1)))
 def test_all_cases_are_predicted(cases, tmp_path, monkeypatch, events_per_batch):
-    """Every sequence: 600 logs."""
+    """Every sequence: 600 logs; three events in each batch, or one."""
     wrong = []
     for case in cases:
         folder = write_case(tmp_path / case["id"], case, monkeypatch, events_per_batch)

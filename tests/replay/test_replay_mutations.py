@@ -24,7 +24,7 @@ FOLDERS = (
 """Real logs of which nothing is contradicted."""
 
 SEED = 17
-PER_KIND = int(os.environ.get("MUTATIONS", "200" if WHOLE else "12"))
+PER_KIND = int(os.environ.get("MUTATIONS", "200" if WHOLE else "18"))
 """Changes of each kind in real logs; 200 take half an hour."""
 FEW = 2
 DECISION = re.compile(

@@ -19,6 +19,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.conftest import ROOT
+from tests.support.long_tests import only_whole
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -150,5 +151,6 @@ def test_a_packed_environment_on_a_standalone_cluster_of_two_workers(driver):
         check(driver, master)
 
 
+@only_whole
 def test_a_packed_environment_on_a_local_cluster(driver):
     check(driver, "local-cluster[2,1,1024]")

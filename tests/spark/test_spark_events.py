@@ -11,7 +11,7 @@ import pytest
 
 import kfast
 import kfast.spark
-from tests.support.long_tests import share_of
+from tests.support.long_tests import only_whole, share_of
 from tests.support.sharded import (
     Teller,
     alone,
@@ -42,7 +42,8 @@ def cluster(seed: int) -> kfast.ClusterState:
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize(
-    ("shards", "tasks"), [(1, 1), (7, 2), pytest.param(16, 16, marks=pytest.mark.slow)]
+    ("shards", "tasks"),
+    [(1, 1), (7, 2), pytest.param(16, 16, marks=[pytest.mark.slow, only_whole])],
 )
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in share_of(range(1, 8)))]

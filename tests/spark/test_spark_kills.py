@@ -16,7 +16,7 @@ import kfast
 import kfast.spark
 from tests.conftest import ROOT
 from tests.spark.test_spark_pipeline import CONFIG, check_results, files, folder
-from tests.support.long_tests import share_of
+from tests.support.long_tests import only_whole, share_of
 from tests.support.spark_session import SETTINGS, set_environment
 
 pytestmark = pytest.mark.spark
@@ -102,6 +102,7 @@ def start(folder) -> subprocess.Popen:
 
 
 @pytest.mark.slow
+@only_whole
 def test_the_driver_killed_at_many_moments(folder):
     """Through Spark: the driver's Python alone, or with the JVM and all workers.
 

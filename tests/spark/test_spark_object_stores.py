@@ -26,6 +26,7 @@ from tests.support.killed_runs import (
     run_pipeline,
     run_sharded_remotely,
 )
+from tests.support.long_tests import only_whole
 from tests.support.s3_server import contents, upload
 from tests.support.sharded import without_session
 from tests.support.spark_session import set_environment
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.spark
 __all__ = ["folder"]
 
 MOMENTS = pytest.mark.parametrize(
-    "n", [2, pytest.param(20, marks=pytest.mark.slow)], ids=["few", "many"]
+    "n", [2, pytest.param(20, marks=[pytest.mark.slow, only_whole])], ids=["few", "many"]
 )
 
 

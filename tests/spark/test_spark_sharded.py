@@ -17,6 +17,7 @@ import kfast
 import kfast.spark
 from kfast.io import SourceTables, read_tables, write
 from kfast.state.census import take_census
+from tests.support.long_tests import only_whole
 from tests.support.sharded import (
     alone,
     counts_alone,
@@ -66,7 +67,7 @@ def cluster():
     ("shards", "tasks", "profile"),
     [
         (1, 1, "zk-3.9"), (7, 2, "zk-3.9"), (7, 7, "zk-2.4"), (5, 2, "zk-1.0"),
-        pytest.param(16, 16, "zk-3.9", marks=pytest.mark.slow),
+        pytest.param(16, 16, "zk-3.9", marks=[pytest.mark.slow, only_whole]),
     ],
 )
 def test_shards_end_as_the_whole(spark, cluster, tmp_path, shards, tasks, profile):

@@ -8,8 +8,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+import pytest
+
 WHOLE = bool(os.environ.get("WHOLE"))
 """Set by `make slow WHOLE=1`."""
+
+only_whole = pytest.mark.skipif(
+    not WHOLE, reason="CI does not have the time: `make slow WHOLE=1` runs it"
+)
+"""Marks what cannot be divided."""
 
 
 def share_of(cases: Sequence) -> Sequence:
