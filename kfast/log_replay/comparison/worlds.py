@@ -29,10 +29,13 @@ class Trace:
         Line by line, with the number of the start they count from.
     wrong : float
         Checks of earlier stretches that disagree.
+    is_behind : bool
+        Whether so many disagree that no further line is compared.
     """
 
     checks: list[tuple[int, int, Check]] = field(default_factory=list)
     wrong: float = 0.0
+    is_behind: bool = False
 
 
 class Life(NamedTuple):
@@ -62,6 +65,11 @@ class World:
             for row in self.simulation.rows.get(partition, ()):
                 yield Life(self.simulation.possibility[row],
                            self.traces.setdefault(row, Trace()), row)
+
+    def is_behind(self, row: int) -> bool:
+        """Whether lines have decided against a row already."""
+        trace = self.traces.get(row)
+        return trace is not None and trace.is_behind
 
     def bury(self, row: int, possibility: Possibility) -> None:
         """Keep what became of a row whose partition was deleted."""
@@ -148,7 +156,8 @@ def copy_of(world: World) -> World:
     """Make an independent copy of a world."""
     return World(
         world.simulation.copy(), world.brokers.copy(),
-        {row: Trace(list(trace.checks), trace.wrong) for row, trace in world.traces.items()},
+        {row: Trace(list(trace.checks), trace.wrong, trace.is_behind)
+         for row, trace in world.traces.items()},
         {p: list(some) for p, some in world.gone.items()},
     )
 

@@ -37,7 +37,12 @@ def _go(explorer: Explorer) -> None:
         Possibility(p, 0) for p, birth in explorer.cluster.births.items() if birth is point
     ])
     explorer.add_unwritten(point)
-    go_through(explorer.world, stretch, explorer.steps.over(stretch.lines))
+    start = copy_of(explorer.world)
+    go_through(explorer.world, stretch, explorer.steps.over(stretch.lines), leave_behind=True)
+    if explorer.is_hasty():
+        explorer.world = start
+        explorer.steps.total += len(stretch.lines)
+        go_through(explorer.world, stretch, explorer.steps.over(stretch.lines))
     n_rows = len(explorer.world.simulation.possibility)
     troubled = explorer.choose()
     if troubled and len(explorer.world.simulation.possibility) < n_rows:

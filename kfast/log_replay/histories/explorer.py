@@ -232,6 +232,24 @@ class Explorer:
             world.rebuild(dropped)
         return self.unexplained(troubled)
 
+    def is_hasty(self) -> bool:
+        """Whether a possibility that was left behind might have come out best, or as good."""
+        for partition in self.everywhere():
+            lives = list(self.world.lives([partition]))
+            behind = [life for life in lives if life.trace.is_behind]
+            others = [
+                (judge(life.possibility, life.trace)[0] + UNSTATED * self._unstated(life), life)
+                for life in lives if behind and not life.trace.is_behind
+            ]
+            for life in behind:
+                wrong, _ = judge(life.possibility, life.trace)
+                if not any(
+                    wrong > cost and wrong + life.possibility.cost > cost + other.possibility.cost
+                    for cost, other in others
+                ):
+                    return True
+        return False
+
     def unexplained(self, troubled: Troubled) -> Troubled:
         """Partitions that lines disagree with, newly, of some."""
         return {

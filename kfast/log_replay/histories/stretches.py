@@ -32,6 +32,10 @@ COST = {BEFORE: 0.0, HOLE: 1.2, BETWEEN: 1.6, ANSWER: 2.2, WRITTEN: 1.6}
 UNLIKELY = 0.05
 """Added for each thing that is not as it usually is: so that ties go to the usual."""
 
+FEW_LINES, FAR = 256, 3
+"""After so many lines, and each time after twice as many, no more are compared with what disagrees
+so much more often than another possibility of its partition."""
+
 
 class Stretch:
     """One stretch of a cluster's log, from one failover or hole to the next.
@@ -91,11 +95,19 @@ def before_balancing(events: Sequence[LogEvent], place: int) -> int:
 
 
 def go_through(
-    world: World, stretch: Stretch, lines: Iterable[int], only: set[Partition] | None = None
+    world: World, stretch: Stretch, lines: Iterable[int], only: set[Partition] | None = None,
+    *, leave_behind: bool = False,
 ) -> None:
-    """Run a stretch's events and compare some of its lines, for all partitions or for some."""
-    pending = deque(stretch.events)
-    for number in lines:
+    """Run a stretch's events and compare some of its lines, for all partitions or for some.
+
+    With `leave_behind`, lines decide early: whether those that follow could have decided otherwise
+    has to be looked at.
+    """
+    pending, enough = deque(stretch.events), FEW_LINES
+    for n_compared, number in enumerate(lines):
+        if leave_behind and n_compared == enough:
+            _leave_behind(world)
+            enough *= 2
         while pending and pending[0].at <= number:
             run_event(world, pending.popleft())
         line = stretch.statements[number]
@@ -118,11 +130,21 @@ def _compare(
     compared = [
         (row, compare(case._replace(fields=fields, row=row)))
         for partition, fields in subjects(line) if only is None or partition in only
-        for row in simulation.rows_of(partition)
+        for row in simulation.rows_of(partition) if not world.is_behind(row)
     ] + [(row, [check]) for row, check in world.unlisted(line, only)]
     for row, checks in compared:
         start = len(simulation.possibility[row].starts)
         world.traces.setdefault(row, Trace()).checks += [(number, start, c) for c in checks]
+
+
+def _leave_behind(world: World) -> None:
+    """Mark what lines disagree with much more than with another possibility of its partition."""
+    for partition, rows in world.simulation.rows.items():
+        if len(rows) > 1:
+            lives = [life for life in world.lives([partition]) if not life.trace.is_behind]
+            wrong = [judge(life.possibility, life.trace)[0] for life in lives]
+            for life, n_wrong in zip(lives, wrong, strict=True):
+                life.trace.is_behind = n_wrong > min(wrong) + FAR
 
 
 # --- judging possibilities ----------------------------------------------------------------------
@@ -212,7 +234,9 @@ def _fits(check: Check, shift: dict[str, int]) -> bool:
     """Whether a check of a loser agrees, given that its counts may start anywhere."""
     if check.predicted is MISSING or check.predicted is None:
         return check.predicted is None
-    if not check.counted or not isinstance(check.predicted, int):
+    if not check.counted or not isinstance(check.predicted, int) or (
+        check.counted == "record_epoch" and check.predicted != UNKNOWN_EPOCH
+    ):
         return agrees(check)
     difference = check.logged - check.predicted
     return bool(shift.setdefault(check.counted, difference) == difference)
