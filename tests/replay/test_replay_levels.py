@@ -16,6 +16,7 @@ import pytest
 import kfast
 from kfast.log_replay import replay
 from kfast.log_replay.comparison.facts import BELOW_LEVEL, UNASSIGNED
+from kfast.log_replay.histories import exploration, stretches
 from tests.replay.test_replay_random import tell_at_random
 from tests.support.log_writer import LoggedController
 from tests.support.states import read_state
@@ -496,3 +497,22 @@ def test_logs_of_live_clusters_are_predicted(packed, tmp_path):
 def test_the_live_clusters_are_there():
     """Without them the test above would compare nothing."""
     assert len(LIVE) == 9
+
+
+@pytest.mark.parametrize("changed", [False, True], ids=["as written", "a line changed"])
+def test_what_is_left_behind_early_would_not_have_won(changed, tmp_path, monkeypatch):
+    """Lines need no comparing with a possibility that so many others have disagreed with."""
+    folder = at_info(a_cluster_from_before("3.9", 3), tmp_path)
+    if changed:
+        log = folder / "broker-0" / "state-change.log"
+        begin = "state changed to (Leader:"
+        log.write_text(log.read_text().replace(f"{begin}3,", f"{begin}2,", 1))
+    answers = []
+    for few, far in ((10**9, 3), (256, 3), (8, 0)):
+        monkeypatch.setattr(stretches, "FAR", far)
+        for module in (stretches, exploration):
+            monkeypatch.setattr(module, "FEW_LINES", few)
+        found = replay(folder, profile="zk-3.9")
+        answers.append((found.counts, found.facts.to_pylist(), found.timeline.to_pylist()))
+    assert all(answer == answers[0] for answer in answers)
+    assert bool(answers[0][0]["contradicted"]) == changed

@@ -10,7 +10,7 @@ from kfast.log_replay.events.events import is_hole
 from kfast.log_replay.histories.alternative_records import try_orders, try_others
 from kfast.log_replay.histories.explorer import Explorer
 from kfast.log_replay.histories.isr_writes import find_writes
-from kfast.log_replay.histories.stretches import go_through
+from kfast.log_replay.histories.stretches import FEW_LINES, Stretch, go_through
 from kfast.log_replay.histories.unlogged_events import find_hidden
 from kfast.log_replay.wording.values import Partition
 
@@ -37,12 +37,7 @@ def _go(explorer: Explorer) -> None:
         Possibility(p, 0) for p, birth in explorer.cluster.births.items() if birth is point
     ])
     explorer.add_unwritten(point)
-    start = copy_of(explorer.world)
-    go_through(explorer.world, stretch, explorer.steps.over(stretch.lines), leave_behind=True)
-    if explorer.is_hasty():
-        explorer.world = start
-        explorer.steps.total += len(stretch.lines)
-        go_through(explorer.world, stretch, explorer.steps.over(stretch.lines))
+    _compare_all(explorer, stretch)
     n_rows = len(explorer.world.simulation.possibility)
     troubled = explorer.choose()
     if troubled and len(explorer.world.simulation.possibility) < n_rows:
@@ -58,6 +53,17 @@ def _go(explorer: Explorer) -> None:
     for row, trace in explorer.world.traces.items():
         if trace.checks:
             explorer.unheard.discard(explorer.world.simulation.possibility[row].partition)
+
+
+def _compare_all(explorer: Explorer, stretch: Stretch) -> None:
+    """Compare all possibilities with the lines; those that fall behind no longer, if they lose."""
+    early = len(stretch.lines) > FEW_LINES and explorer.is_open()
+    start = copy_of(explorer.world) if early else explorer.world
+    go_through(explorer.world, stretch, explorer.steps.over(stretch.lines), leave_behind=early)
+    if early and explorer.is_hasty():
+        explorer.world = start
+        explorer.steps.total += len(stretch.lines)
+        go_through(explorer.world, stretch, explorer.steps.over(stretch.lines))
 
 
 def _keep(found: dict[Partition, Possibility], possibility: Possibility) -> None:

@@ -232,6 +232,10 @@ class Explorer:
             world.rebuild(dropped)
         return self.unexplained(troubled)
 
+    def is_open(self) -> bool:
+        """Whether any partition has several possibilities."""
+        return any(len(rows) > 1 for rows in self.world.simulation.rows.values())
+
     def is_hasty(self) -> bool:
         """Whether a possibility that was left behind might have come out best, or as good."""
         for partition in self.everywhere():
