@@ -242,14 +242,15 @@ class Explorer:
             lives = list(self.world.lives([partition]))
             behind = [life for life in lives if life.trace.is_behind]
             others = [
-                (judge(life.possibility, life.trace)[0] + UNSTATED * self._unstated(life), life)
+                (life.possibility, judge(life.possibility, life.trace)[0]
+                 + UNSTATED * self._unstated(life))
                 for life in lives if behind and not life.trace.is_behind
             ]
-            for life in behind:
-                wrong, _ = judge(life.possibility, life.trace)
+            for possibility, trace, _ in behind:
+                wrong, _ = judge(possibility, trace)
                 if not any(
-                    wrong > cost and wrong + life.possibility.cost > cost + other.possibility.cost
-                    for cost, other in others
+                    other.creation is possibility.creation and wrong > cost
+                    and wrong + possibility.cost > cost + other.cost for other, cost in others
                 ):
                     return True
         return False

@@ -141,7 +141,10 @@ def _leave_behind(world: World) -> None:
     """Mark what lines disagree with much more than with another possibility of its partition."""
     for partition, rows in world.simulation.rows.items():
         if len(rows) > 1:
-            lives = [life for life in world.lives([partition]) if not life.trace.is_behind]
+            lives = [
+                life for life in world.lives([partition])
+                if life.row is not None and not life.trace.is_behind
+            ]
             wrong = [judge(life.possibility, life.trace)[0] for life in lives]
             for life, n_wrong in zip(lives, wrong, strict=True):
                 life.trace.is_behind = n_wrong > min(wrong) + FAR
