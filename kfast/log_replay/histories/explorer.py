@@ -237,7 +237,10 @@ class Explorer:
         return any(len(rows) > 1 for rows in self.world.simulation.rows.values())
 
     def is_hasty(self) -> bool:
-        """Whether a possibility that was left behind might have come out best, or as good."""
+        """Whether a possibility that was left behind might have come out best, or as good.
+
+        It costs at least what the lines say that it was compared with.
+        """
         for partition in self.everywhere():
             lives = list(self.world.lives([partition]))
             behind = [life for life in lives if life.trace.is_behind]

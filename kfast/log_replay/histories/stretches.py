@@ -100,8 +100,8 @@ def go_through(
 ) -> None:
     """Run a stretch's events and compare some of its lines, for all partitions or for some.
 
-    With `leave_behind`, lines decide early: whether those that follow could have decided otherwise
-    has to be looked at.
+    With `leave_behind`, a possibility that is far behind another one is compared with no more
+    lines: whether it could have won all the same is for the caller to see.
     """
     pending, enough = deque(stretch.events), FEW_LINES
     for n_compared, number in enumerate(lines):
@@ -131,7 +131,9 @@ def _compare(
         (row, compare(case._replace(fields=fields, row=row)))
         for partition, fields in subjects(line) if only is None or partition in only
         for row in simulation.rows_of(partition) if not world.is_behind(row)
-    ] + [(row, [check]) for row, check in world.unlisted(line, only)]
+    ] + [
+        (row, [check]) for row, check in world.unlisted(line, only) if not world.is_behind(row)
+    ]
     for row, checks in compared:
         start = len(simulation.possibility[row].starts)
         world.traces.setdefault(row, Trace()).checks += [(number, start, c) for c in checks]
