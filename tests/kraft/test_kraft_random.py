@@ -41,6 +41,7 @@ from tests.support.kraft_reference import (
 )
 from tests.support.reached_lines import ReachedLines
 
+pytestmark = pytest.mark.kernels
 RULES = (
     broker_events, controller, heartbeats, indexes, partition_change, partition_requests, settings,
     state, topics,
