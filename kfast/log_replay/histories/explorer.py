@@ -244,7 +244,7 @@ class Explorer:
         for partition in self.everywhere():
             lives = list(self.world.lives([partition]))
             behind = [life for life in lives if life.trace.is_behind]
-            others = [
+            contenders = [
                 (life.possibility, judge(life.possibility, life.trace)[0]
                  + UNSTATED * self._unstated(life))
                 for life in lives if behind and not life.trace.is_behind
@@ -252,8 +252,9 @@ class Explorer:
             for possibility, trace, _ in behind:
                 wrong, _ = judge(possibility, trace)
                 if not any(
-                    other.creation is possibility.creation and wrong > cost
-                    and wrong + possibility.cost > cost + other.cost for other, cost in others
+                    contender.creation is possibility.creation and wrong > cost
+                    and wrong + possibility.cost > cost + contender.cost
+                    for contender, cost in contenders
                 ):
                     return True
         return False
