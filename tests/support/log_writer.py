@@ -535,10 +535,9 @@ class LoggedController:
         if log.words.since("1.1"):
             log.tell(outcome)
         else:
-            queued = list(map(log.named, log.queued()))  # The first batch has them too.
+            queued = list(map(log.named, log.queued()))  # Each batch has them too.
             for partition in partitions_of(outcome):
                 log.tell(outcome, only=[partition, *queued])
-                queued = []
         if not any("stop followed" in action for action in outcome.actions):
             log.say("metadata sum", brokers=log.words.some([], mutable=True), n=0)
         log.say("all leaders", leaders=log.leaders())

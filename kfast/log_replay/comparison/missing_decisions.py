@@ -8,6 +8,7 @@ elsewhere it is unknown.
 from __future__ import annotations
 
 import bisect
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -184,14 +185,14 @@ class Decisions:
         """
         unknown: dict[tuple[str, str], tuple[int, int]] = {}
         for event, what, due in self.due:
-            stated = [one.order for one in due if one.is_stated(counted)]
+            stated = [one for one in due if one.is_stated(counted)]
             n_written = sum(1 for one in due if self.lines.of(event, one.kind))
             self.n_due += len(stated)
             for one in due:
                 if one.is_stated(counted):
                     continue
                 number = self._next_line(event, one)
-                reason = self._why_unknown(event, one, stated, n_written)
+                reason = self._why_unknown(event, one, due, stated, n_written)
                 if reason:
                     key = f"controller {event.term.controller}, epoch {event.term.epoch}", reason
                     first, n = unknown.get(key, (number, 0))
@@ -204,20 +205,23 @@ class Decisions:
             yield Fact(first, UNSTATED, subject, None, n, UNKNOWN, reason)
 
     def _why_unknown(
-        self, event: LogEvent, due: Due, stated: Sequence[int], n_due: int
+        self, event: LogEvent, one: Due, due: Sequence[Due], stated: Sequence[Due], n_due: int
     ) -> str:
         """Why nobody can tell whether a decision was written; empty where it should be there."""
-        if due.why_unknown:
-            return due.why_unknown
-        if not self.lines.of(event, due.kind):
+        if one.why_unknown:
+            return one.why_unknown
+        if not self.lines.of(event, one.kind):
             return NOT_WRITTEN
         if not stated and n_due > 1:
             return NOT_COVERED
-        if event.fields.get("cut") and max(stated, default=-1) < due.order:
+        if event.fields.get("cut") and all(other.order < one.order for other in stated):
             return NOT_COVERED
-        is_after, is_before = self.lines.go_on(event, due.kind)
-        is_after = is_after or (bool(stated) and min(stated) < due.order)
-        is_before = is_before or (bool(stated) and max(stated) > due.order)
+        is_after, is_before = self.lines.go_on(event, one.kind)
+        if is_after and is_before:
+            return ""
+        places = _places(due, stated)
+        is_after = is_after or any(place < one.order for place in places)
+        is_before = is_before or any(place > one.order for place in places)
         return "" if is_after and is_before else NOT_COVERED
 
     def _next_line(self, event: LogEvent, due: Due) -> int:
@@ -233,6 +237,12 @@ def _around(numbers: Sequence[int], at: int) -> tuple[int, int]:
         numbers[place - 1] if place else -1,
         numbers[place] if place < len(numbers) else BEYOND,
     )
+
+
+def _places(due: Sequence[Due], stated: Sequence[Due]) -> list[int]:
+    """Places in an event of what is stated; of requests that look the same none knows which."""
+    alike = Counter(one.texts() for one in due if one.requests)
+    return [one.order for one in stated if not one.requests or alike[one.texts()] == 1]
 
 
 # --- what an event decides ------------------------------------------------------------------------
