@@ -57,15 +57,17 @@ def try_orders(explorer: Explorer, before: World, troubled: Troubled) -> Trouble
     point, assignments = explorer.stretch.point, explorer.cluster.assignments
     unordered = {
         partition for partition in troubled
-        if explorer.cluster.births.get(partition) is point
+        if (explorer.cluster.births.get(partition) is point or partition in explorer.undecided)
         and explorer.is_unordered(partition)
         and len(assignments[partition]) <= MOST_ORDERED
     }
     if not unordered:
         return troubled
-    world = before.only(())
+    world = before.only(unordered)
+    parents = {possibility.partition: possibility for possibility in world.simulation.possibility}
     explorer.add(
-        world, point, [Possibility(partition, 0) for partition in unordered], every_order=True
+        world, point, [parents.get(partition, Possibility(partition, 0)) for partition in unordered],
+        every_order=True,
     )
     go_through(world, explorer.stretch, explorer.stretch.lines_about(unordered), unordered)
     explorer.merge(world, unordered)

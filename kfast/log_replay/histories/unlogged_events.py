@@ -104,12 +104,17 @@ def _candidates(
         }), place
     for leader, led in _leaders(explorer, number, partitions).items():
         answered = _after_request(explorer, stretch, number, leader)
-        if answered is not None:
+        if answered is not None and number > _last_line(events[answered - 1]):
             at = min(number, events[answered].at if answered < len(events) else number)
             time = min(events[answered - 1].time + 1000, explorer.statements[at].entry.time)
             yield _event("dir_answer", events, answered, time, at, {
                 "broker": leader, "partitions": tuple(sorted(led)), "reason": ANSWER,
             }), answered
+
+
+def _last_line(event: LogEvent) -> int:
+    """The last line of state-change.log that an event wrote: no other event runs meanwhile."""
+    return max((batch.statements[-1] for batch in event.batches), default=event.at)
 
 
 def _event(
