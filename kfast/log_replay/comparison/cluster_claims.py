@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from kfast.log_replay.checks import MISSING
 from kfast.log_replay.comparison.facts import BELOW_LEVEL, UNASSIGNED
 from kfast.log_replay.comparison.worlds import World
 from kfast.log_replay.engine.simulation import Ran
@@ -121,11 +122,16 @@ class ClusterView:
         return len(self.hidden_changes) - bisect.bisect_right(self.hidden_changes, since)
 
     def count(self, kind: str, subject: str, logged: Any, predicted: Any) -> Claim:
-        """Claim what is only known where the assignment of all partitions is, such as a count."""
+        """Claim what is only known where the assignment of all partitions is, such as a count.
+
+        Elsewhere nothing tells either that there is no such count.
+        """
         is_open = predicted is not None and logged != predicted and (
             bool(self.unnamed) or any(map(self.is_unassigned, self.world.simulation.rows))
         )
-        return Claim(kind, subject, logged, predicted, UNASSIGNED if is_open else "")
+        if not is_open:
+            return Claim(kind, subject, logged, predicted)
+        return Claim(kind, subject, logged, None if predicted is MISSING else predicted, UNASSIGNED)
 
     def window(self, time: int) -> Iterator[Ran]:
         """Events of the line's term that a line of some time may be about, the latest first."""

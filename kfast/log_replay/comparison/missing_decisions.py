@@ -8,9 +8,8 @@ elsewhere it is unknown.
 from __future__ import annotations
 
 import bisect
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from kfast.log_replay.comparison.facts import (
@@ -41,12 +40,12 @@ RANKS = {"TRACE": 0, "DEBUG": 1, "INFO": 2, "WARN": 3, "ERROR": 4, "FATAL": 5}
 class Due(NamedTuple):
     """A decision that a line has to state.
 
-    `order` is its place within the event, `texts` makes kind, subject and value as reports show
+    `step` is that of the event, `texts` makes kind, subject and value as reports show
     them. `items` are alternatives, one of which the line states; else the line counts one of
     `requests`. `why_unknown` tells why it may not have been decided.
     """
 
-    order: int
+    step: int
     kind: str
     texts: Callable[[], tuple[str, str, str]]
     items: Sequence[Item] = ()
@@ -58,6 +57,43 @@ class Due(NamedTuple):
         return any(item.is_stated for item in self.items) or any(
             request in counted for request in self.requests
         )
+
+
+class Written:
+    """Which decisions of an event lines state: of those that look the same nobody knows which.
+
+    Parameters
+    ----------
+    due : sequence of Due
+        All decisions of the event.
+    counted : collection
+        Requests that lines have counted.
+    """
+
+    def __init__(self, due: Sequence[Due], counted: Collection[tuple[Any, ...]]) -> None:
+        self.due = due
+        self.stated = [one for one in due if one.is_stated(counted)]
+
+    @cached_property
+    def _alike(self) -> dict[tuple[str, str, str], list[int]]:
+        """Steps of the decisions that look the same."""
+        found: dict[tuple[str, str, str], list[int]] = {}
+        for one in self.due:
+            found.setdefault(one.texts(), []).append(one.step)
+        return found
+
+    @cached_property
+    def _sure(self) -> list[int]:
+        """Steps of the decisions that are stated and look like no other."""
+        return [one.step for one in self.stated if len(self._alike[one.texts()]) == 1]
+
+    def is_before(self, one: Due) -> bool:
+        """Whether lines state a decision of an earlier step than one, and all that look like it."""
+        return min(self._sure, default=BEYOND) < min(self._alike[one.texts()])
+
+    def is_after(self, one: Due) -> bool:
+        """Whether lines state a decision of a later step than one, and all that look like it."""
+        return max(self._sure, default=-1) > max(self._alike[one.texts()])
 
 
 class DecisionLines:
@@ -161,7 +197,7 @@ class Decisions:
             return
         guessed = self._guessed_steps(ran, simulation)
         due = [
-            one._replace(why_unknown=UNASSIGNED if (one.order - 1) // ITEMS in guessed else "")
+            one._replace(why_unknown=UNASSIGNED if one.step in guessed else "")
             for one in _due(ran, simulation) if self.lines.levels[one.kind]
         ]
         if due:
@@ -185,14 +221,14 @@ class Decisions:
         """
         unknown: dict[tuple[str, str], tuple[int, int]] = {}
         for event, what, due in self.due:
-            stated = [one for one in due if one.is_stated(counted)]
+            written = Written(due, counted)
             n_written = sum(1 for one in due if self.lines.of(event, one.kind))
-            self.n_due += len(stated)
+            self.n_due += len(written.stated)
             for one in due:
                 if one.is_stated(counted):
                     continue
                 number = self._next_line(event, one)
-                reason = self._why_unknown(event, one, due, stated, n_written)
+                reason = self._why_unknown(event, one, written, n_written)
                 if reason:
                     key = f"controller {event.term.controller}, epoch {event.term.epoch}", reason
                     first, n = unknown.get(key, (number, 0))
@@ -205,23 +241,20 @@ class Decisions:
             yield Fact(first, UNSTATED, subject, None, n, UNKNOWN, reason)
 
     def _why_unknown(
-        self, event: LogEvent, one: Due, due: Sequence[Due], stated: Sequence[Due], n_due: int
+        self, event: LogEvent, one: Due, written: Written, n_due: int
     ) -> str:
         """Why nobody can tell whether a decision was written; empty where it should be there."""
         if one.why_unknown:
             return one.why_unknown
         if not self.lines.of(event, one.kind):
             return NOT_WRITTEN
-        if not stated and n_due > 1:
+        if not written.stated and n_due > 1:
             return NOT_COVERED
-        if event.fields.get("cut") and all(other.order < one.order for other in stated):
+        if event.fields.get("cut") and all(other.step <= one.step for other in written.stated):
             return NOT_COVERED
         is_after, is_before = self.lines.go_on(event, one.kind)
-        if is_after and is_before:
-            return ""
-        places = _places(due, stated)
-        is_after = is_after or any(place < one.order for place in places)
-        is_before = is_before or any(place > one.order for place in places)
+        is_after = is_after or written.is_before(one)
+        is_before = is_before or written.is_after(one)
         return "" if is_after and is_before else NOT_COVERED
 
     def _next_line(self, event: LogEvent, due: Due) -> int:
@@ -239,18 +272,12 @@ def _around(numbers: Sequence[int], at: int) -> tuple[int, int]:
     )
 
 
-def _places(due: Sequence[Due], stated: Sequence[Due]) -> list[int]:
-    """Places in an event of what is stated; of requests that look the same none knows which."""
-    alike = Counter(one.texts() for one in due if one.requests)
-    return [one.order for one in stated if not one.requests or alike[one.texts()] == 1]
-
-
 # --- what an event decides ------------------------------------------------------------------------
 
 
 def _due(ran: Ran, simulation: Simulation) -> Iterator[Due]:
     shrinks: dict[tuple[int, int, Any], list[Item]] = {}
-    for order, (row, item) in enumerate(ran.made):
+    for row, item in ran.made:
         kind = _kind_of(item)
         if row < 0 or item.fields.get("unsent") or not kind:
             continue
@@ -261,9 +288,9 @@ def _due(ran: Ran, simulation: Simulation) -> Iterator[Due]:
             if len(alternatives) > 1:
                 continue
         name = name_of(simulation.possibility[row].partition)
-        yield Due(item.step * ITEMS + order + 1, kind, partial(_texts, name, item), alternatives)
+        yield Due(item.step, kind, partial(_texts, name, item), alternatives)
     for sending in ran.sendings:
-        at, step = (sending.step + 1) * ITEMS, (ran.event.number, sending.step)
+        at, step = sending.step, (ran.event.number, sending.step)
         yield Due(at, "sent_update_metadata", partial(
             _request_texts, "UpdateMetadata", "cluster",
             f"{sending.n_partitions} partitions to brokers {shown(sending.recipients)}",
@@ -281,9 +308,6 @@ def _due(ran: Ran, simulation: Simulation) -> Iterator[Due]:
 
 IN_ANY_ORDER = frozenset({"shrunk", "sent_stop_replica_partition"})
 """Kinds of lines of replicas that leave an ISR: in which order is not known."""
-
-ITEMS = 1 << 24
-"""More items than a step has."""
 
 DECISION_OF = {
     "moved": "partition_moved", "led": "partition_led", "failed": "partition_failed",

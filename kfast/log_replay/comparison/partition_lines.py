@@ -75,11 +75,13 @@ def _sent_lead(case: Case) -> list[Check]:
 
 def _sent_told(case: Case) -> list[Check]:
     fields, logged = case.fields, case.fields["record"].stated()
-    found = case.take("update_metadata", logged=logged, by=fields.get("broker"))
+    recipients = {"brokers": tuple(sorted(fields["brokers"]))} if "brokers" in fields else {}
+    found = case.take(
+        "update_metadata", logged={**logged, **recipients}, by=fields.get("broker")
+    )
     checks = checks_of(logged, found)
-    if found is not None and "brokers" in fields:
-        brokers = tuple(sorted(fields["brokers"]))
-        checks.append(Check("recipients", brokers, tuple(sorted(found["brokers"]))))
+    if found is not None and recipients:
+        checks.append(Check("recipients", recipients["brokers"], found["brokers"]))
     return checks
 
 

@@ -371,7 +371,7 @@ def _metadata(tables: Tables, places: Places) -> Iterator[Made]:
         recipients.setdefault(row["step"], []).append(row["broker_id"])
     for row in tables["update_metadata"]:
         fields = {name: _value(row[name]) for name in _METADATA}
-        fields["brokers"] = tuple(recipients.get(row["step"], ()))
+        fields["brokers"] = tuple(sorted(recipients.get(row["step"], ())))
         yield _place(row, places), ("update_metadata",), row["step"], fields
 
 
