@@ -70,6 +70,7 @@ def _resume(simulation: Simulation, event: LogEvent) -> None:
     state.controller_id = term.controller
     if term.epoch is not None:
         state.controller_epoch = state.epoch_store_version = term.epoch
+    simulation.queue(event.fields.get("queued", ()))
 
 
 def _brokers(simulation: Simulation, event: LogEvent) -> Outcome:

@@ -6,8 +6,9 @@ thing it may have been; every such row has a topic name of its own, which only t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from kfast.log_replay.events.events import LogEvent, is_hole
@@ -39,6 +40,8 @@ class Start:
         Of a reassignment that is under way.
     recovery : int
         1 where its leader was chosen outside the ISR, and has not changed the ISR since.
+    least_epoch : int
+        Leader epoch that follows from the record before it: another leader has a higher one.
     """
 
     point: LogEvent
@@ -53,6 +56,7 @@ class Start:
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     recovery: int = 0
+    least_epoch: int = 0
 
 
 def made_anew(start: Start, leader_epoch: int | None, version: int | None) -> bool:
@@ -141,10 +145,25 @@ def row_of(possibility: Possibility, start: Start) -> dict[str, Any]:
     }
 
 
-def with_states(row: dict[str, Any], up: Iterable[int]) -> dict[str, Any]:
-    """The row of a partition in the middle of a term: states as the controller would have them."""
+def named_states(partition: Partition, point: LogEvent) -> dict[int, int]:
+    """States of replicas of a partition that lines name where the log goes on, by broker."""
+    return {
+        broker: state for (named, broker), (state, _) in point.fields.get("states", {}).items()
+        if named == partition
+    }
+
+
+def with_states(
+    row: dict[str, Any], up: Iterable[int], named: Mapping[int, int] = MappingProxyType({})
+) -> dict[str, Any]:
+    """The row of a partition in the middle of a term: states as the controller would have them.
+
+    `named` are those that it has, by broker.
+    """
     live = set(up)
     row["partition_state"] = 1 if row["leader"] in live else 2
     row["replica_state_broker_ids"] = list(row["replicas"])
-    row["replica_states"] = [2 if broker in live else 3 for broker in row["replicas"]]
+    row["replica_states"] = [
+        int(named.get(broker, 2 if broker in live else 3)) for broker in row["replicas"]
+    ]
     return row

@@ -12,7 +12,7 @@ import bisect
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,7 @@ from kfast.log_replay.engine.predictions import (
 from kfast.log_replay.engine.rows import (
     Possibility,
     Start,
+    named_states,
     plain_topic,
     row_of,
     with_states,
@@ -142,7 +143,11 @@ class Simulation:
         """A partition as it was adopted last, as a row of a table; in mid-term with its states."""
         start = possibility.starts[-1]
         row = row_of(possibility, start)
-        return with_states(row, self.live_at(start)) if start.point.kind == "resume" else row
+        if start.point.kind != "resume":
+            return row
+        return with_states(
+            row, self.live_at(start), named_states(possibility.partition, start.point)
+        )
 
     def rebuild(
         self, dropped: set[int], added: Iterable[tuple[Possibility, dict[str, Any]]]
@@ -173,7 +178,7 @@ class Simulation:
         there = [topic in names for topic in tables.topics.column("topic").to_pylist()]
         topics = tables.topics.filter(pa.array(there, pa.bool_()))
         unclean = self.state.default_unclean_leader_election
-        targets = self.state.reassignment_targets
+        targets, queued = self.state.reassignment_targets, self.queued
         self.state = ClusterState.from_tables(tables.brokers, topics, partitions, tables.cluster)
         self.state.reassignment_targets = {
             old[row]: ids for row, ids in targets.items() if row in old
@@ -190,8 +195,18 @@ class Simulation:
         self.stored = stored
         self._configure()
         self._name(chosen)
+        self.queue(queued)
         self.vacant, self.freed = set(), {}
         return old
+
+    def queue(self, topics: Collection[str]) -> None:
+        """Queue all rows of some topics for deletion."""
+        names = {
+            possibility.topic for row, possibility in enumerate(self.possibility)
+            if possibility.partition[0] in topics and self.state.partition[row] >= 0
+        }
+        if names:
+            self.state.queue_topic_deletion(sorted(names))
 
     def _configure(self) -> None:
         """Give topics their own configuration."""

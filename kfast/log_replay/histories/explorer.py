@@ -29,6 +29,7 @@ from kfast.log_replay.histories.stretches import (
     starts_of,
 )
 from kfast.log_replay.lookahead.clusters import Cluster
+from kfast.log_replay.lookahead.states_at_resumption import lines_with_states
 from kfast.log_replay.steps import Steps
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.values import Partition
@@ -83,7 +84,10 @@ class Explorer:
         self.undecided: set[Partition] = set()
         self.begin = -1
         self.first = 0
-        self.adopted: dict[tuple[int, Partition, str], str] = {}
+        self.adopted: dict[tuple[int, Partition, str], str] = {
+            (number, partition, "transition"): BEFORE if point is cluster.events[0] else HOLE
+            for point, partition, number in lines_with_states(cluster.events)
+        }
 
     def cut(self) -> None:
         """Leave out of the cluster what has not been gone through."""
@@ -148,7 +152,7 @@ class Explorer:
         added = []
         simulation = world.simulation
         for parent in parents:
-            partition = parent.partition
+            partition, before = parent.partition, None
             replicas = self.cluster.assignments.get(partition, ())
             is_born = not parent.starts and parent.creation is None
             if is_born:
@@ -159,6 +163,7 @@ class Explorer:
                     reason = BEFORE
                 rows = simulation.rows_of(partition)
                 replicas = simulation.state.assignment(rows[0]).replicas if rows else replicas
+                before = simulation.state.leadership(rows[0]) if rows else None
                 replicas = assignments.get(partition, replicas)
             is_open = self.is_unordered(partition) and (is_born or partition in self.undecided)
             adding, removing = self.cluster.moving.get(partition, ((), ())) if is_born else ((), ())
@@ -166,7 +171,12 @@ class Explorer:
             for start, odd in starts_of(replicas, point, reason) if not is_open else (
                 self._unordered_starts(partition, replicas, point, reason, every_order)
             ):
-                start = replace(start, adding=adding, removing=removing, recovery=recovery)
+                start = replace(
+                    start, adding=adding, removing=removing, recovery=recovery,
+                    least_epoch=0 if before is None or parent.unknown()[0] else (
+                        before.leader_epoch + (start.leader != before.leader)
+                    ),
+                )
                 self.numbers += 1
                 possibility = replace(
                     parent, number=self.numbers, starts=[*parent.starts, start],
@@ -270,7 +280,10 @@ class Explorer:
         judged = [(life, *judge(life.possibility, life.trace)) for life in lives]
         best, wrong, found = judged[0]
         if len(judged) > 1:
-            costs = [wrong + UNSTATED * self._unstated(life) for life, wrong, _ in judged]
+            costs = [
+                wrong + UNSTATED * (self._unstated(life) + _is_below(life.possibility, found))
+                for life, wrong, found in judged
+            ]
             at = min(range(len(judged)), key=lambda at: costs[at] + lives[at].possibility.cost)
             best, wrong, found = judged[at]
             self._note_undecided(partition, best, [
@@ -412,3 +425,10 @@ class Explorer:
             world.traces[to] = other.traces.get(row, Trace())
         other.brokers.move_rows(moved)
         world.brokers.rows.update(other.brokers.rows)
+
+
+def _is_below(possibility: Possibility, found: Mapping[str, int]) -> bool:
+    """Whether the leader epoch that lines tell of a start is below what was before it."""
+    return bool(possibility.starts) and "epoch" in found and (
+        found["epoch"] < possibility.starts[-1].least_epoch
+    )

@@ -20,6 +20,7 @@ from kfast.log_replay.events.partly_logged_events import partly_logged_lines
 from kfast.log_replay.events.unclean_topics import unclean_topics
 from kfast.log_replay.lookahead.isr_changes import name_isr_changes
 from kfast.log_replay.lookahead.last_isr_members import note_survivors
+from kfast.log_replay.lookahead.states_at_resumption import note_states
 from kfast.log_replay.terms.absent_controllers import find_absent_controller_lines
 from kfast.log_replay.terms.holes import SILENCE_MS, find_holes, is_regular
 from kfast.log_replay.terms.replaced_controllers import take_replaced_lines
@@ -195,6 +196,7 @@ def split_clusters(
         _learn_births(statements, cluster)
         cluster.unclean = unclean_topics(statements, lines)
         note_survivors(statements, lines, events)
+        note_states(statements, events)
         name_isr_changes(statements, lines, events)
         _note_completions(statements, cluster)
         clusters.append(cluster)

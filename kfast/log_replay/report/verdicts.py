@@ -35,7 +35,13 @@ from kfast.log_replay.comparison.missing_decisions import Decisions
 from kfast.log_replay.comparison.partition_lines import LED_BY_PREFERRED
 from kfast.log_replay.comparison.unseen_topics import leave_unseen
 from kfast.log_replay.comparison.worlds import World, compare_of, run_event
-from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility, Start, made_anew
+from kfast.log_replay.engine.rows import (
+    UNKNOWN_EPOCH,
+    Possibility,
+    Start,
+    made_anew,
+    named_states,
+)
 from kfast.log_replay.engine.simulation import Ran, Simulation
 from kfast.log_replay.events.events import LogEvent, is_hole
 from kfast.log_replay.histories.explorer import Explorer
@@ -237,10 +243,11 @@ class Checker:
             state.set_partition_state(
                 row, PartitionState.ONLINE if online else PartitionState.OFFLINE
             )
+            named = named_states(simulation.possibility[row].partition, start.point)
             for broker in start.replicas:
-                state.set_replica_state(
-                    row, broker, ReplicaState.ONLINE if broker in live else ReplicaState.OFFLINE
-                )
+                state.set_replica_state(row, broker, named.get(
+                    broker, ReplicaState.ONLINE if broker in live else ReplicaState.OFFLINE
+                ))
         simulation.note_writes()
         simulation.stored[row] = (
             int(state.records["version"][row]), int(state.records["controller_epoch"][row])

@@ -1,0 +1,71 @@
+"""What a controller goes on with where its log begins, or goes on after a hole.
+
+Its first transition of a replica names the state before; what it does with topics tells which are
+being deleted by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kfast.log_replay.events.events import POINTS, LogEvent
+from kfast.log_replay.wording.forms import Statement
+from kfast.log_replay.wording.subjects import subjects
+from kfast.log_replay.wording.values import Partition
+from kfast.schema import LEADER_DURING_DELETE, REPLICA_STATE_NAMES, ReplicaState
+
+DELETED = frozenset({ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL})
+"""States of replicas whose topic is being deleted."""
+
+
+def note_states(statements: Sequence[Statement], events: Sequence[LogEvent]) -> None:
+    """Give each event of kind `resume` what its controller goes on with.
+
+    `states` has the replicas that are not online where their broker is registered, or not offline
+    elsewhere: the state of each, and the line that names it, by partition and broker; `queued` has
+    the topics that are being deleted.
+    """
+    points = [event for event in events if event.kind in POINTS]
+    for point, after in zip(points, [*points[1:], None], strict=True):
+        if point.kind == "resume":
+            _note(statements, [
+                number for number in point.term.statements
+                if number >= point.at and (after is None or number < after.at)
+            ], point)
+
+
+def _note(statements: Sequence[Statement], numbers: Sequence[int], point: LogEvent) -> None:
+    registered = point.fields["registered"] or ()
+    first: dict[tuple[Partition, int], tuple[ReplicaState, int]] = {}
+    known: set[str] = set()
+    queued: set[str] = set()
+    for number in numbers:
+        fields, kind = statements[number].fields, statements[number].kind
+        if kind in ("delete_topics", "new_topics"):
+            known.update(fields["topics"])
+        elif kind == "deletion_handled":
+            queued.update(set(fields["topics"]) - known)
+        elif kind == "replica_moved" and fields["before"] in REPLICA_STATE_NAMES:
+            partition, broker = fields["partition"], fields["replica"]
+            state = ReplicaState(REPLICA_STATE_NAMES.index(fields["before"]))
+            if partition[0] not in known:
+                first.setdefault((partition, broker), (state, number))
+                queued.update({partition[0]} if state in DELETED else ())
+        elif kind == "sent_update_metadata_partition":
+            queued.update(
+                topic for (topic, _), said in subjects(statements[number])
+                if said["record"].leader == LEADER_DURING_DELETE and topic not in known
+            )
+    point.fields["queued"] = frozenset(queued)
+    point.fields["states"] = {
+        key: (state, number) for key, (state, number) in first.items()
+        if state != (ReplicaState.ONLINE if key[1] in registered else ReplicaState.OFFLINE)
+        and state != ReplicaState.NON_EXISTENT
+    }
+
+
+def lines_with_states(events: Sequence[LogEvent]) -> Iterator[tuple[LogEvent, Partition, int]]:
+    """Where the log goes on, partitions with states from a later line, and that line."""
+    for event in events:
+        for (partition, _), (_, number) in event.fields.get("states", {}).items():
+            yield event, partition, number
