@@ -31,6 +31,9 @@ from kfast.replay_results.verdicts import MISSING, UNKNOWN
 BEYOND = 1 << 60
 """More lines than a log has."""
 
+NOT_DUE = 0.2
+"""What a decision that need not be stated counts, in those that have to be."""
+
 UNSTATED = "decisions not stated"
 """Kind of the facts that count decisions that the log need not have."""
 
@@ -121,7 +124,7 @@ class DecisionLines:
 
     def note_events(self, cluster: Cluster) -> None:
         """Take up where the events and holes of a cluster are, after some were found."""
-        self._due: dict[tuple[float, str], bool] = {}
+        self._costs: dict[tuple[float, str], float] = {}
         self.first_lines = [event.at for event in cluster.events]
         self.holes = [
             event.at for event in cluster.events if event.kind in POINTS and is_hole(event)
@@ -143,31 +146,33 @@ class DecisionLines:
         """Number of the line with which the next event begins."""
         return _around(self.first_lines, event.at)[1]
 
-    def unstated(self, items: RowItems, first: float) -> int:
+    def unstated(self, items: RowItems, first: float) -> float:
         """How many decisions of a row no line states, of events from a number on.
 
-        Only those count that stand between lines of their level.
+        Those that need not stand there, such as those of the event that a file begins or ends
+        with, count little: they decide between what is equal otherwise.
         """
-        shrinks, n = dict[tuple[Any, ...], bool](), 0
+        shrinks, n = dict[tuple[Any, ...], float](), 0.0
         for item in items.all():
             if item.event.number < first or item.fields.get("unsent"):
                 continue
-            kind, is_stated = _kind_of(item), item.serial in items.takers
+            kind = _kind_of(item)
+            cost = 0.0 if item.serial in items.takers else self._cost(item.event, kind)
             if kind in IN_ANY_ORDER:
                 key = item.order, item.key
-                shrinks[key] = is_stated or shrinks.get(key, not self._is_due(item.event, kind))
+                shrinks[key] = min(cost, shrinks.get(key, cost))
             else:
-                n += not is_stated and self._is_due(item.event, kind)
-        return n + sum(not is_stated for is_stated in shrinks.values())
+                n += cost
+        return n + sum(shrinks.values())
 
-    def _is_due(self, event: LogEvent, kind: str) -> bool:
-        """Whether a kind of decision stands between lines of its level."""
+    def _cost(self, event: LogEvent, kind: str) -> float:
+        """What a decision counts that no line states; nothing where no line of its level is."""
         level = self.levels.get(kind)
-        if not level:
-            return False
-        if (event.number, level) not in self._due:
-            self._due[event.number, level] = all(self.go_on(event, kind))
-        return self._due[event.number, level]
+        if not level or not self.of(event, kind):
+            return 0.0
+        if (event.number, level) not in self._costs:
+            self._costs[event.number, level] = 1.0 if all(self.go_on(event, kind)) else NOT_DUE
+        return self._costs[event.number, level]
 
 
 class Decisions:

@@ -313,11 +313,11 @@ class Explorer:
         else:
             self.undecided.discard(partition)
 
-    def _unstated(self, life: Life) -> int:
+    def _unstated(self, life: Life) -> float:
         """How many decisions of a possibility in the stretch at hand no line states."""
         items = None if life.row is None else self.world.simulation.items.get(life.row)
         first = self.cluster.events[self.first].number
-        return 0 if items is None else self.decision_lines.unstated(items, first)
+        return 0.0 if items is None else self.decision_lines.unstated(items, first)
 
     def settle(self, life: Life, found: dict[str, int]) -> None:
         """Give a possibility what lines told of its start, and note which lines were the first."""
