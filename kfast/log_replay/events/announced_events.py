@@ -29,6 +29,7 @@ from kfast.log_replay.events.events import (
 )
 from kfast.log_replay.events.inferred_events import Guesser
 from kfast.log_replay.terms.terms import OPENING, Term, is_terse
+from kfast.log_replay.terms.uncovered_lines import SEPARATE_MS
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.values import Assigned, Partition, distinct
 
@@ -424,7 +425,8 @@ class _Writer:
     def _belongs(self, event: LogEvent, batch: Batch) -> bool:
         """Whether an event may have written a batch."""
         last = event.batches[-1].end if event.batches else event.time
-        if batch.time - last > CLAIM_MS or batch.time < event.time - TIE_MS:
+        within_ms = SEPARATE_MS if event.inferred else CLAIM_MS
+        if batch.time - last > within_ms or batch.time < event.time - TIE_MS:
             return False
         kind, fields = event.kind, event.fields
         if batch.online_again and kind not in MAKES_ONLINE:
