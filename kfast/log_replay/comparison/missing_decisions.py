@@ -129,18 +129,22 @@ class DecisionLines:
         self.holes = [
             event.at for event in cluster.events if event.kind in POINTS and is_hole(event)
         ]
+        self.under_way = frozenset[int]().union(*cluster.begun.values())
 
     def of(self, event: LogEvent, kind: str) -> Sequence[int]:
         """Lines of the controller's file at the level of a kind of decision."""
         return self.lines.get((event.term.controller, self.levels[kind]), ())
 
     def go_on(self, event: LogEvent, kind: str) -> tuple[bool, bool]:
-        """Whether there are such lines before an event and after it, with no hole in between."""
+        """Whether there are such lines before an event and after it, with no hole in between.
+
+        Before one that is under way where the log begins, there are none.
+        """
         lines = self.of(event, kind)
         begin, end = _around(self.holes, event.at)
         last, _ = _around(lines, event.at - 1)
         _, following = _around(lines, self.end(event) - 1)
-        return last >= max(begin, 0), following < end
+        return last >= max(begin, 0) and event.at not in self.under_way, following < end
 
     def end(self, event: LogEvent) -> int:
         """Number of the line with which the next event begins."""

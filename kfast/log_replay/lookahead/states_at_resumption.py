@@ -1,7 +1,7 @@
 """What a controller goes on with where its log begins, or goes on after a hole.
 
-Its first transition of a replica names the state before; what it does with topics tells which are
-being deleted by then.
+Its first transition of a replica names the state before, the last one of an event that is under way
+the state after it; what it does with topics tells which are being deleted by then.
 """
 
 from __future__ import annotations
@@ -25,16 +25,20 @@ def note_states(statements: Sequence[Statement], events: Sequence[LogEvent]) -> 
     elsewhere: the state of each, and the line that names it, by partition and broker; `queued` has
     the topics that are being deleted.
     """
-    points = [event for event in events if event.kind in POINTS]
-    for point, after in zip(points, [*points[1:], None], strict=True):
+    ends = [event.at for event in events[1:]] + [len(statements)]
+    points = [(event, end) for event, end in zip(events, ends, strict=True)
+              if event.kind in POINTS]
+    lasts = [point.at for point, _ in points[1:]] + [len(statements)]
+    for (point, end), last in zip(points, lasts, strict=True):
         if point.kind == "resume":
             _note(statements, [
-                number for number in point.term.statements
-                if number >= point.at and (after is None or number < after.at)
-            ], point)
+                number for number in point.term.statements if point.at <= number < last
+            ], point, end)
 
 
-def _note(statements: Sequence[Statement], numbers: Sequence[int], point: LogEvent) -> None:
+def _note(
+    statements: Sequence[Statement], numbers: Sequence[int], point: LogEvent, end: int
+) -> None:
     registered = point.fields["registered"] or ()
     first: dict[tuple[Partition, int], tuple[ReplicaState, int]] = {}
     known: set[str] = set()
@@ -45,12 +49,12 @@ def _note(statements: Sequence[Statement], numbers: Sequence[int], point: LogEve
             known.update(fields["topics"])
         elif kind == "deletion_handled":
             queued.update(set(fields["topics"]) - known)
-        elif kind == "replica_moved" and fields["before"] in REPLICA_STATE_NAMES:
-            partition, broker = fields["partition"], fields["replica"]
-            state = ReplicaState(REPLICA_STATE_NAMES.index(fields["before"]))
-            if partition[0] not in known:
-                first.setdefault((partition, broker), (state, number))
-                queued.update({partition[0]} if state in DELETED else ())
+        elif kind == "replica_moved" and fields["partition"][0] not in known:
+            key, is_under_way = (fields["partition"], fields["replica"]), number < end
+            name = fields["after" if is_under_way else "before"]
+            if name in REPLICA_STATE_NAMES and (is_under_way or key not in first):
+                first[key] = ReplicaState(REPLICA_STATE_NAMES.index(name)), number
+                queued.update({key[0][0]} if first[key][0] in DELETED else ())
         elif kind == "sent_update_metadata_partition":
             queued.update(
                 topic for (topic, _), said in subjects(statements[number])
