@@ -319,16 +319,17 @@ def _leave_unjudged(
 ) -> tuple[list[Checker], set[int], bool]:
     """Replay without the events whose causes the log lacks, where several lines disagree.
 
-    A single line of them that disagrees is wrong.
+    A single line of them that disagrees, or is missing, is wrong.
     """
     unjudged: set[int] = set()
     while True:
-        wrong = {fact.number for checker in checkers for fact in checker.facts
-                 if fact.verdict == CONTRADICTED}
+        facts = [fact for checker in checkers for fact in checker.facts]
+        wrong = Counter({fact.number for fact in facts if fact.verdict == CONTRADICTED})
+        wrong.update(fact.number for fact in facts if fact.verdict == MISSING)
         clusters = [checker.cluster for checker in checkers]
         for parts in ([one.begun for one in clusters], [one.uncovered for one in clusters]):
             disputed = {at for some in parts for at, lines in some.items()
-                        if len(wrong.intersection(lines)) >= FEWEST_LINES} - unjudged
+                        if sum(wrong[line] for line in lines) >= FEWEST_LINES} - unjudged
             if not disputed:
                 continue
             best, is_interrupted = _again(
