@@ -8,6 +8,7 @@ elsewhere it is unknown.
 from __future__ import annotations
 
 import bisect
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -191,6 +192,8 @@ class Decisions:
     ----------
     n_due : int
         Decisions that the log is to have.
+    missing : Counter of int
+        How many of them it lacks, by the line that their event begins with.
     """
 
     def __init__(self, cluster: Cluster, lines: DecisionLines) -> None:
@@ -199,6 +202,7 @@ class Decisions:
         self.lines.note_events(cluster)
         self.due: list[tuple[LogEvent, str, list[Due]]] = []
         self.n_due = 0
+        self.missing: Counter[int] = Counter()
 
     def note(self, ran: Ran, what: str, simulation: Simulation) -> None:
         """Take down what an event decided; `what` describes it."""
@@ -244,6 +248,7 @@ class Decisions:
                     unknown[key] = (first, n + 1)
                 else:
                     self.n_due += 1
+                    self.missing[event.at] += 1
                     kind, subject, value = one.texts()
                     yield Fact(number, kind, subject, None, value, MISSING, what)
         for (subject, reason), (first, n) in unknown.items():

@@ -323,9 +323,10 @@ def _leave_unjudged(
     """
     unjudged: set[int] = set()
     while True:
-        facts = [fact for checker in checkers for fact in checker.facts]
-        wrong = Counter({fact.number for fact in facts if fact.verdict == CONTRADICTED})
-        wrong.update(fact.number for fact in facts if fact.verdict == MISSING)
+        wrong = Counter({fact.number for checker in checkers for fact in checker.facts
+                         if fact.verdict == CONTRADICTED})
+        for checker in checkers:
+            wrong.update(checker.decisions.missing)
         clusters = [checker.cluster for checker in checkers]
         for parts in ([one.begun for one in clusters], [one.uncovered for one in clusters]):
             disputed = {at for some in parts for at, lines in some.items()
