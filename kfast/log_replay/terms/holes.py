@@ -1,7 +1,9 @@
 """Holes: where lines of a controller are missing in the middle of its term.
 
 A long silence shows one. A shorter silence is one where a topic is there afterwards that the
-controller did not have, and that no line creates.
+controller did not have, and that no line creates. The two files of a broker are rotated apart from
+each other: where state-change.log begins later than controller.log, what it would have told is
+missing until then.
 """
 
 from __future__ import annotations
@@ -9,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kfast.log_replay.terms.terms import Term
+from kfast.log_replay.terms.uncovered_lines import SEPARATE_MS
 from kfast.log_replay.wording.forms import Statement
+from kfast.log_replay.wording.state_change_log import DECISIONS
 from kfast.log_replay.wording.subjects import subjects
 
 SILENCE_MS = 480_000
@@ -23,6 +27,12 @@ SHORT_SILENCE_MS = 5_000
 
 FEWEST_LINES = 3
 """Lines about topics that nothing has created, before they are believed."""
+
+CAUSES = frozenset({"elected", "broker_change", "new_topics", "shutdown", "delete_topics"})
+"""Lines of controller.log after which there are lines in state-change.log, at its level."""
+
+CHANGES = DECISIONS.keys() - {"partition_failed", "replica_failed"}
+"""Lines of state-change.log at a level that the log has; errors stand in any."""
 
 CHECKS = frozenset({"rebalance", "rebalance_check"})
 """Lines that a controller writes every five minutes."""
@@ -45,7 +55,19 @@ def find_holes(statements: Sequence[Statement], term: Term, regular: bool) -> li
         if statements[at].entry.time - statements[before].entry.time > limit
     ]
     unlogged = _before_unknown_topics(statements, term, found)
-    return sorted({*found, *unlogged})
+    return sorted({*found, *unlogged, *_before_state_changes(statements, term)})
+
+
+def _before_state_changes(statements: Sequence[Statement], term: Term) -> list[int]:
+    """The first line of state-change.log, where controller.log tells of earlier events."""
+    first = next((at for at in term.statements if statements[at].kind in CHANGES), None)
+    if first is None or not any(
+        statements[at].kind in CAUSES
+        and statements[first].entry.time - statements[at].entry.time > SEPARATE_MS
+        for at in term.statements[: term.statements.index(first)]
+    ):
+        return []
+    return [first]
 
 
 def _before_unknown_topics(
