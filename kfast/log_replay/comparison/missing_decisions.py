@@ -88,16 +88,23 @@ class Written:
 
     @cached_property
     def _sure(self) -> list[int]:
-        """Steps of the decisions that are stated and look like no other."""
-        return [one.step for one in self.stated if len(self._alike[one.texts()]) == 1]
+        """Steps of the decisions that are stated, as all that look like them."""
+        n_stated = Counter(one.texts() for one in self.stated)
+        return [
+            step for texts, n in n_stated.items() if n == len(self._alike[texts])
+            for step in self._alike[texts]
+        ]
 
     def is_before(self, one: Due) -> bool:
         """Whether lines state a decision of an earlier step than one, and all that look like it."""
         return min(self._sure, default=BEYOND) < min(self._alike[one.texts()])
 
-    def is_after(self, one: Due) -> bool:
-        """Whether lines state a decision of a later step than one, and all that look like it."""
-        return max(self._sure, default=-1) > max(self._alike[one.texts()])
+    def is_after(self, one: Due, *, is_whole: bool) -> bool:
+        """Whether lines state a decision of a later step than one, and all that look like it.
+
+        `is_whole` is that of which lines state any is there whole: one of the same step will do.
+        """
+        return max(self._sure, default=-1) + is_whole > max(self._alike[one.texts()])
 
 
 class DecisionLines:
@@ -109,16 +116,23 @@ class DecisionLines:
     statements : sequence of Statement
     release : str
         Which release's wording the log has.
+
+    Attributes
+    ----------
+    ends_within : dict
+        Whether the file of each controller ends with a decision, perhaps within a step.
     """
 
     def __init__(self, cluster: Cluster, statements: Sequence[Statement], release: str) -> None:
         self.levels = {kind: level_of(kind, release) for kind in DECISIONS}
         self.lines: dict[tuple[int | None, str], list[int]] = {}
+        self.ends_within: dict[int | None, bool] = {}
         self.note_events(cluster)
         levels = set(filter(None, self.levels.values()))
         for number in sorted([*cluster.lines, *cluster.absent_controller_lines]):
             line = statements[number]
             if line.kind in WRITTEN_THERE or "state.change" in line.entry.logger:
+                self.ends_within[line.actor_id] = line.kind in DECISIONS
                 for level in levels:
                     if RANKS[line.entry.level] <= RANKS[level]:
                         self.lines.setdefault((line.actor_id, level), []).append(number)
@@ -268,7 +282,9 @@ class Decisions:
             return NOT_COVERED
         is_after, is_before = self.lines.go_on(event, one.kind)
         is_after = is_after or written.is_before(one)
-        is_before = is_before or written.is_after(one)
+        is_before = is_before or written.is_after(
+            one, is_whole=not self.lines.ends_within[event.term.controller]
+        )
         return "" if is_after and is_before else NOT_COVERED
 
     def _next_line(self, event: LogEvent, due: Due) -> int:

@@ -61,7 +61,10 @@ def _failover(simulation: Simulation, event: LogEvent) -> Outcome:
 
 
 def _resume(simulation: Simulation, event: LogEvent) -> None:
-    """The log goes on in the middle of a term."""
+    """The log goes on in the middle of a term, or only state-change.log begins there."""
+    simulation.queue(event.fields.get("queued", ()))
+    if event.fields.get("only_states"):
+        return
     state, term = simulation.state, event.term
     brokers = event.fields["registered"]
     if brokers is None:
@@ -70,7 +73,6 @@ def _resume(simulation: Simulation, event: LogEvent) -> None:
     state.controller_id = term.controller
     if term.epoch is not None:
         state.controller_epoch = state.epoch_store_version = term.epoch
-    simulation.queue(event.fields.get("queued", ()))
 
 
 def _brokers(simulation: Simulation, event: LogEvent) -> Outcome:

@@ -13,6 +13,7 @@ from typing import Any
 
 from kfast.log_replay.events.events import LogEvent, is_hole
 from kfast.log_replay.wording.values import Partition
+from kfast.state import Leadership
 
 MARK = "\x1f"
 """Stands between a topic's name and the number of a possibility; no topic's name can hold it."""
@@ -40,8 +41,8 @@ class Start:
         Of a reassignment that is under way.
     recovery : int
         1 where its leader was chosen outside the ISR, and has not changed the ISR since.
-    least_epoch : int
-        Leader epoch that follows from the record before it: another leader has a higher one.
+    before : Leadership or None
+        The record that it replaces, where its counts are known.
     """
 
     point: LogEvent
@@ -56,7 +57,7 @@ class Start:
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     recovery: int = 0
-    least_epoch: int = 0
+    before: Leadership | None = None
 
 
 def made_anew(start: Start, leader_epoch: int | None, version: int | None) -> bool:

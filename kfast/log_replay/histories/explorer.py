@@ -15,7 +15,7 @@ from kfast.log_replay.comparison.facts import BEFORE, BETWEEN, HOLE
 from kfast.log_replay.comparison.missing_decisions import DecisionLines
 from kfast.log_replay.comparison.worlds import Life, Trace, World
 from kfast.log_replay.engine.predictions import RowItems
-from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility, Start
+from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility, Start, made_anew
 from kfast.log_replay.engine.simulation import Simulation
 from kfast.log_replay.events.events import POINTS, LogEvent
 from kfast.log_replay.histories.epoch_offsets import settle, settle_trace, shifted
@@ -163,7 +163,8 @@ class Explorer:
                     reason = BEFORE
                 rows = simulation.rows_of(partition)
                 replicas = simulation.state.assignment(rows[0]).replicas if rows else replicas
-                before = simulation.state.leadership(rows[0]) if rows else None
+                if rows and not any(parent.unknown()[:2]):
+                    before = simulation.state.leadership(rows[0])
                 replicas = assignments.get(partition, replicas)
             is_open = self.is_unordered(partition) and (is_born or partition in self.undecided)
             adding, removing = self.cluster.moving.get(partition, ((), ())) if is_born else ((), ())
@@ -172,10 +173,7 @@ class Explorer:
                 self._unordered_starts(partition, replicas, point, reason, every_order)
             ):
                 start = replace(
-                    start, adding=adding, removing=removing, recovery=recovery,
-                    least_epoch=0 if before is None or parent.unknown()[0] else (
-                        before.leader_epoch + (start.leader != before.leader)
-                    ),
+                    start, adding=adding, removing=removing, recovery=recovery, before=before
                 )
                 self.numbers += 1
                 possibility = replace(
@@ -429,6 +427,11 @@ class Explorer:
 
 def _is_below(possibility: Possibility, found: Mapping[str, int]) -> bool:
     """Whether the leader epoch that lines tell of a start is below what was before it."""
-    return bool(possibility.starts) and "epoch" in found and (
-        found["epoch"] < possibility.starts[-1].least_epoch
+    start = possibility.starts[-1] if possibility.starts else None
+    if start is None or start.before is None or "epoch" not in found:
+        return False
+    told = replace(start, leader_epoch=found["epoch"], version=found.get("version", 0))
+    before = start.before
+    return not made_anew(told, before.leader_epoch, before.version) and (
+        found["epoch"] < before.leader_epoch + (start.leader != before.leader)
     )

@@ -15,14 +15,19 @@ from functools import cached_property
 from typing import Any
 
 from kfast.log_replay.events.announced_events import write_script
-from kfast.log_replay.events.events import LogEvent, first_registered
+from kfast.log_replay.events.events import POINTS, LogEvent, first_registered
 from kfast.log_replay.events.partly_logged_events import partly_logged_lines
 from kfast.log_replay.events.unclean_topics import unclean_topics
 from kfast.log_replay.lookahead.isr_changes import name_isr_changes
 from kfast.log_replay.lookahead.last_isr_members import note_survivors
 from kfast.log_replay.lookahead.states_at_resumption import note_states
 from kfast.log_replay.terms.absent_controllers import find_absent_controller_lines
-from kfast.log_replay.terms.holes import SILENCE_MS, find_holes, is_regular
+from kfast.log_replay.terms.holes import (
+    SILENCE_MS,
+    begin_of_state_changes,
+    find_holes,
+    is_regular,
+)
 from kfast.log_replay.terms.replaced_controllers import take_replaced_lines
 from kfast.log_replay.terms.requests import ABOUT_PARTITIONS, note_sessions
 from kfast.log_replay.terms.terms import Term, has_events
@@ -175,6 +180,12 @@ def split_clusters(
                 continue
         events = [event for term in own for event in write_script(statements, term)]
         events += _resumptions(statements, holes)
+        events += [
+            LogEvent("resume", statements[at].entry.time, at, {
+                "registered": None, "hole": True, "only_states": True,
+            }, term, inferred=True)
+            for term in own if (at := begin_of_state_changes(statements, term)) is not None
+        ]
         events.sort(key=lambda event: (event.at, event.kind != "resume"))
         for place, event in enumerate(events):  # What is found out later gets room in between.
             event.number = place
@@ -576,7 +587,8 @@ def _next_listed(
 
 def _learn_births(statements: Sequence[Statement], cluster: Cluster) -> None:
     """From which event on each partition exists that the log does not see created."""
-    points = [event for event in cluster.events if event.kind in ("failover", "resume")]
+    points = [event for event in cluster.events if event.kind in POINTS
+              and not event.fields.get("only_states")]  # controller.log tells what is created.
     if not points:
         return
     starts = [point.at for point in points]

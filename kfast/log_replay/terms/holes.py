@@ -55,19 +55,25 @@ def find_holes(statements: Sequence[Statement], term: Term, regular: bool) -> li
         if statements[at].entry.time - statements[before].entry.time > limit
     ]
     unlogged = _before_unknown_topics(statements, term, found)
-    return sorted({*found, *unlogged, *_before_state_changes(statements, term)})
+    return sorted({*found, *unlogged})
 
 
-def _before_state_changes(statements: Sequence[Statement], term: Term) -> list[int]:
-    """The first line of state-change.log, where controller.log tells of earlier events."""
-    first = next((at for at in term.statements if statements[at].kind in CHANGES), None)
-    if first is None or not any(
-        statements[at].kind in CAUSES
-        and statements[first].entry.time - statements[at].entry.time > SEPARATE_MS
-        for at in term.statements[: term.statements.index(first)]
-    ):
-        return []
-    return [first]
+def begin_of_state_changes(statements: Sequence[Statement], term: Term) -> int | None:
+    """Where state-change.log begins, if controller.log tells of earlier events; else None.
+
+    The line that announces what the first lines there are about, or else the first of them.
+    """
+    own = term.statements
+    first = next((at for at in own if statements[at].kind in CHANGES), None)
+    if first is None:
+        return None
+    causes = [at for at in own[: own.index(first)] if statements[at].kind in CAUSES]
+    is_near = [
+        statements[first].entry.time - statements[at].entry.time < SEPARATE_MS for at in causes
+    ]
+    if not causes or is_near[0]:
+        return None
+    return causes[is_near.index(True)] if is_near[-1] else first
 
 
 def _before_unknown_topics(
