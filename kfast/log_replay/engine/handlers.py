@@ -57,12 +57,14 @@ def _failover(simulation: Simulation, event: LogEvent) -> Outcome:
     simulation.read_records()
     if event.fields.get("to_delete") is not None:
         queue(simulation, event.fields["to_delete"])
+    simulation.move(event.fields.get("moving", {}))
     return simulation.controller.on_controller_failover()
 
 
 def _resume(simulation: Simulation, event: LogEvent) -> None:
     """The log goes on in the middle of a term, or only state-change.log begins there."""
     simulation.queue(event.fields.get("queued", ()))
+    simulation.move(event.fields.get("moving", {}))
     if event.fields.get("only_states"):
         return
     state, term = simulation.state, event.term

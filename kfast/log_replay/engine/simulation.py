@@ -208,6 +208,17 @@ class Simulation:
         if names:
             self.state.queue_topic_deletion(sorted(names))
 
+    def move(self, targets: Mapping[Partition, tuple[int, ...]]) -> None:
+        """Have reassignments of partitions under way that are not, up to 2.3."""
+        state = self.state
+        for partition, target in targets.items():
+            self.targets.setdefault(partition, target)
+            for row in self.rows_of(partition):
+                if row not in self.waiting:
+                    self.waiting[row] = target
+                    state.records["flags"][row] |= schema.FLAG_BEING_REASSIGNED
+        state.n_reassigned = max(state.n_reassigned, len(self.waiting))
+
     def _configure(self) -> None:
         """Give topics their own configuration."""
         if not self.unclean:
@@ -405,7 +416,12 @@ class Simulation:
             (records["flags"] & schema.FLAG_BEING_REASSIGNED != 0)
             | (records["adding"] != 0) | (records["removing"] != 0)  # Not read by a controller yet.
         ).tolist()
-        self.moving_at_start = frozenset(self.possibility[row].partition[0] for row in moving)
+        self.moving_at_start = frozenset(
+            partition[0] for partition in (
+                *(self.possibility[row].partition for row in moving),
+                *event.fields.get("moving", ()),
+            )
+        )
         self.records_before = {}
         if event.kind == "failover" and event.fields["registered"] is not None:
             self._note_doubly_dead(set(event.fields["registered"]))

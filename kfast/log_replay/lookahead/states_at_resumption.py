@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from kfast.log_replay.events.events import POINTS, LogEvent
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.subjects import subjects
-from kfast.log_replay.wording.values import Partition
+from kfast.log_replay.wording.values import Partition, distinct
 from kfast.schema import LEADER_DURING_DELETE, REPLICA_STATE_NAMES, ReplicaState
 
 DELETED = frozenset({ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL})
@@ -19,21 +19,40 @@ DELETED = frozenset({ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCES
 
 
 def note_states(statements: Sequence[Statement], events: Sequence[LogEvent]) -> None:
-    """Give each event of kind `resume` what its controller goes on with.
+    """Give events what their controller goes on with: those of kind `resume`, and failovers.
 
     `states` has the replicas that are not online where their broker is registered, or not offline
     elsewhere: the state of each, and the line that names it, by partition and broker; `queued` has
-    the topics that are being deleted.
+    the topics that are being deleted. A new controller finds neither, but reassignments: `moving`
+    has their targets, where nothing but their end is logged.
     """
     ends = [event.at for event in events[1:]] + [len(statements)]
     points = [(event, end) for event, end in zip(events, ends, strict=True)
               if event.kind in POINTS]
     lasts = [point.at for point, _ in points[1:]] + [len(statements)]
     for (point, end), last in zip(points, lasts, strict=True):
+        numbers = [number for number in point.term.statements if point.at <= number < last]
+        point.fields["moving"] = dict(_moving(statements, numbers))
         if point.kind == "resume":
-            _note(statements, [
-                number for number in point.term.statements if point.at <= number < last
-            ], point, end)
+            _note(statements, numbers, point, end)
+
+
+def _moving(
+    statements: Sequence[Statement], numbers: Sequence[int]
+) -> Iterator[tuple[Partition, tuple[int, ...]]]:
+    """Targets of reassignments that end without having begun; from 2.4 on, records name them."""
+    begun: set[Partition] = set()
+    ending: set[Partition] = set()
+    for number in numbers:
+        fields, kind = statements[number].fields, statements[number].kind
+        if kind == "reassign":
+            begun.add(fields["partition"])
+        elif kind == "caught_up" and "replicas" not in fields:
+            ending.update({fields["partition"]} - begun)
+        elif kind == "reassign_leader" and fields["partition"] in ending and "replicas" in fields:
+            ending.discard(fields["partition"])
+            begun.add(fields["partition"])
+            yield fields["partition"], distinct(fields["replicas"])
 
 
 def _note(
