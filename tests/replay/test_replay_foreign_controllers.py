@@ -47,6 +47,12 @@ STATE_CHANGE = (
     ("10:00:10,070", "INFO",
         ("[Controller id=1 epoch=1] Sending LeaderAndIsr request to broker 1 with 1 "
         "become-leader and 0 become-follower partitions")),
+    ("10:00:10,080", "INFO",
+        ("[Controller id=1 epoch=1] Sending LeaderAndIsr request to broker 2 with 0 "
+        "become-leader and 1 become-follower partitions")),
+    ("10:00:10,090", "INFO",
+        ("[Controller id=1 epoch=1] Sending UpdateMetadata request to brokers HashSet(1, 2) for 1 "
+        "partitions")),
     ("11:00:10,000", "INFO",
         ("[Broker id=1] Handling LeaderAndIsr request correlationId 7 from controller 2 "
         "for 1 partitions")),
@@ -98,7 +104,7 @@ def test_what_a_missing_controller_sent_is_unknown(tmp_path):
 
 
 def test_a_controllers_line_with_another_epoch_is_contradicted(tmp_path):
-    entries = list(STATE_CHANGE[:5])
+    entries = list(STATE_CHANGE[:7])
     time, level, message = entries[1]
     entries[1] = time, level, message.replace("epoch=1]", "epoch=9]")
     result = replay(write(tmp_path, entries), profile="2.8")
@@ -114,7 +120,7 @@ def test_one_line_alone_makes_no_missing_controller(epoch, contradicted, tmp_pat
         ("[Broker id=1] Add 1 partitions and deleted 0 partitions from metadata cache in response "
         f"to UpdateMetadata request sent by controller 1 epoch {epoch} with correlation id 3"),
     )
-    result = replay(write(tmp_path, [*STATE_CHANGE[:5], told]), profile="2.8")
+    result = replay(write(tmp_path, [*STATE_CHANGE[:7], told]), profile="2.8")
     assert strange(result) == []
     assert [row.kind for row in result.contradictions] == contradicted
 
@@ -175,7 +181,7 @@ MATCHES, IS_SMALLER = "matches the current leader epoch", "is smaller than the c
 ])
 def test_a_broker_remembers_the_epoch_of_its_last_role(then, contradicted, tmp_path):
     """Kafka, ReplicaManager.scala, `becomeLeaderOrFollower`: only a higher epoch is followed."""
-    entries = [*STATE_CHANGE[5:], ("11:00:20,000", "INFO", FOLLOWS.format(epoch=5, previous=4)),
+    entries = [*STATE_CHANGE[7:], ("11:00:20,000", "INFO", FOLLOWS.format(epoch=5, previous=4)),
                ("11:00:30,000", "INFO", then)]
     (tmp_path / "state-change.log").write_text(text_of(entries, "state.change.logger"))
     found = replay(tmp_path, profile="2.8")

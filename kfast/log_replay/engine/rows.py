@@ -13,6 +13,7 @@ from typing import Any
 
 from kfast.log_replay.events.events import LogEvent, is_hole
 from kfast.log_replay.wording.values import Partition
+from kfast.schema import ReplicaState
 from kfast.state import Leadership
 
 MARK = "\x1f"
@@ -146,7 +147,7 @@ def row_of(possibility: Possibility, start: Start) -> dict[str, Any]:
     }
 
 
-def named_states(partition: Partition, point: LogEvent) -> dict[int, int]:
+def named_states(partition: Partition, point: LogEvent) -> dict[int, ReplicaState]:
     """States of replicas of a partition that lines name where the log goes on, by broker."""
     return {
         broker: state for (named, broker), (state, _) in point.fields.get("states", {}).items()

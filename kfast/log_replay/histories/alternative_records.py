@@ -64,11 +64,9 @@ def try_orders(explorer: Explorer, before: World, troubled: Troubled) -> Trouble
     if not unordered:
         return troubled
     world = before.only(unordered)
-    parents = {possibility.partition: possibility for possibility in world.simulation.possibility}
-    explorer.add(
-        world, point, [parents.get(partition, Possibility(partition, 0)) for partition in unordered],
-        every_order=True,
-    )
+    earlier = {possibility.partition: possibility for possibility in world.simulation.possibility}
+    parents = [earlier.get(partition, Possibility(partition, 0)) for partition in unordered]
+    explorer.add(world, point, parents, every_order=True)
     go_through(world, explorer.stretch, explorer.stretch.lines_about(unordered), unordered)
     explorer.merge(world, unordered)
     return explorer.choose()

@@ -179,13 +179,7 @@ def split_clusters(
                 clusters.append(_without_events(number, statements, all_lines))
                 continue
         events = [event for term in own for event in write_script(statements, term)]
-        events += _resumptions(statements, holes)
-        events += [
-            LogEvent("resume", statements[at].entry.time, at, {
-                "registered": None, "hole": True, "only_states": True,
-            }, term, inferred=True)
-            for term in own if (at := begin_of_state_changes(statements, term)) is not None
-        ]
+        events += _resumptions(statements, own, holes)
         events.sort(key=lambda event: (event.at, event.kind != "resume"))
         for place, event in enumerate(events):  # What is found out later gets room in between.
             event.number = place
@@ -364,17 +358,23 @@ def _partly_logged(
 
 
 def _resumptions(
-    statements: Sequence[Statement], holes: Sequence[tuple[Term, int]]
+    statements: Sequence[Statement], terms: Sequence[Term], holes: Sequence[tuple[Term, int]]
 ) -> list[LogEvent]:
-    """Events with which terms go on after holes."""
-    found = []
+    """Events with which terms go on after holes, or their state-change.log alone begins."""
+    found: list[tuple[Term, int, dict[str, Any]]] = []
     for term, hole in holes:
         own = term.statements[bisect.bisect_left(term.statements, hole) :]
         if own:
-            found.append(LogEvent("resume", statements[own[0]].entry.time, own[0], {
-                "registered": first_registered(statements, own), "hole": True,
-            }, term, inferred=True))
-    return found
+            found.append((term, own[0], {"registered": first_registered(statements, own)}))
+    for term in terms:
+        begin = begin_of_state_changes(statements, term)
+        if begin is not None:
+            found.append((term, begin, {"registered": None, "only_states": True}))
+    return [
+        LogEvent("resume", statements[at].entry.time, at, {**fields, "hole": True}, term,
+                 inferred=True)
+        for term, at, fields in found
+    ]
 
 
 def _note_silences(
