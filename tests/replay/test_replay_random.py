@@ -28,9 +28,10 @@ ONLY_THE_LOG_KNOWS = {
     "the last member of an ISR, taken from a later line",
     "an ISR that a leader wrote, heard of later",
 }
-SEEDS = (*share_of(range(1, 16)), 38, 57, 65, 70, 83, 112, 127, 151)
+SEEDS = (*share_of(range(1, 16)), 38, 57, 65, 70, 83, 112, 127, 151, 701)
 """The last ones have rare cases: a directory that fails in a reassignment, ISRs that are announced
-while topics are deleted, reassignments from before the log, deletions that fail."""
+while topics are deleted, reassignments from before the log, deletions that fail, a broker that is
+shut down meanwhile."""
 ASKED = {"1.1"}
 """Versions whose wording does not tell their profile."""
 
