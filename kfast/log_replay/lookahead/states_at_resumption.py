@@ -22,9 +22,9 @@ def note_states(statements: Sequence[Statement], events: Sequence[LogEvent]) -> 
     """Give events what their controller goes on with: those of kind `resume`, and failovers.
 
     `states` has the replicas that are not online where their broker is registered, or not offline
-    elsewhere: the state of each, and the line that names it, by partition and broker; `queued` has
-    the topics that are being deleted. A new controller finds neither, but reassignments: `moving`
-    has their targets, where nothing but their end is logged.
+    elsewhere: the state of each, and the line that names it, by partition and broker, where lines
+    tell who is registered; `queued` has the topics that are being deleted. A new controller finds
+    neither, but reassignments: `moving` has their targets, where nothing but their end is logged.
     """
     ends = [event.at for event in events[1:]] + [len(statements)]
     points = [(event, end) for event, end in zip(events, ends, strict=True)
@@ -58,7 +58,8 @@ def _moving(
 def _note(
     statements: Sequence[Statement], numbers: Sequence[int], point: LogEvent, end: int
 ) -> None:
-    registered = point.fields["registered"] or ()
+    """Note what lines tell of states and topics; `end` is where the next event begins."""
+    registered = point.fields["registered"]
     first: dict[tuple[Partition, int], tuple[ReplicaState, int]] = {}
     known: set[str] = set()
     queued: set[str] = set()
@@ -80,7 +81,7 @@ def _note(
                 if said["record"].leader == LEADER_DURING_DELETE and topic not in known
             )
     point.fields["queued"] = frozenset(queued)
-    point.fields["states"] = {
+    point.fields["states"] = {} if registered is None else {
         key: (state, number) for key, (state, number) in first.items()
         if state != (ReplicaState.ONLINE if key[1] in registered else ReplicaState.OFFLINE)
         and state != ReplicaState.NON_EXISTENT
