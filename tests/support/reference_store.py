@@ -213,9 +213,11 @@ class CacheStore:
             for p, r in records.items()
         }
 
-    def write_isr(self, p: Partition, isr: tuple[int, ...], _version: int | None) -> bool:
+    def write_isr(self, p: Partition, isr: tuple[int, ...], version: int | None) -> bool:
         """The cached record is the stored one."""
-        found = self.ctx.leadership[p]
+        found = self.ctx.leadership.get(p)
+        if found is None or version not in (None, found.version):
+            return False
         self.ctx.put_leadership(p, replace(found, isr=isr, version=found.version + 1))
         return True
 
