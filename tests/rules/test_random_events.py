@@ -130,8 +130,8 @@ def test_kfast_and_its_twin_agree_after_every_event(seed, with_store, met):
     pytest.param(494813472, True, "zk-1.1", 93, id="a waiting topic has a replica without a state"),
     pytest.param(1960229411, False, "zk-2.0", 141, id="who is no longer assigned is being deleted"),
     pytest.param(1477083400, True, "zk-2.4", 161, id="a failover with an emptied assignment"),
-    (605671714, False, "zk-2.4", 45),  # The twin wrote an ISR over a record that had changed.
-    (148002332, True, "zk-3.9", 64),  # A failover read a record that the cache had not heard of.
+    pytest.param(605671714, False, "zk-2.4", 45, id="an ISR of a record that a deletion changed"),
+    pytest.param(148002332, True, "zk-3.9", 64, id="a failover reads more than the cache knew"),
 ])
 def test_what_long_runs_met_is_mended(seed, with_store, profile, events):
     """Sequences in which kfast and its twin once parted, at the level `full` or below it."""
