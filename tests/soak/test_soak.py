@@ -15,6 +15,7 @@ from tests.soak import rounds
 from tests.soak.coverage import report, tables
 from tests.soak.progress import Progress, ProgressError, read_progress
 from tests.soak.rounds import Met, Round
+from tests.support.cli_run import ROOT
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="rounds are forked")
 
@@ -117,3 +118,12 @@ def test_what_was_not_met_is_named():
         progress.counts.update(names)
     progress.lines_left = set()
     assert not any("not met" in line or "did not run" in line for line in report(progress))
+
+
+def test_the_page_has_the_figures_of_the_run_under_way():
+    """So far as it is kept; whoever goes on with it says so there."""
+    kept = read_progress(ROOT / "tests" / "soak" / "ten_million.json")
+    n_steps, n_rounds = (f"{n:,}".replace(",", " ") for n in (kept.steps.total(), kept.n_rounds))
+    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    assert f"| {n_steps} steps in {n_rounds} rounds; seed {kept.seed}" in page
+    assert f"| {len(kept.differences)} rounds differed" in page
