@@ -26,6 +26,7 @@ from typing import Any
 from tests.soak.coverage import report
 from tests.soak.progress import Progress, ProgressError, read_progress
 from tests.soak.rounds import Met, Round
+from tests.support.cli_run import ROOT
 
 PATIENCE = 900.0
 """Seconds in which a round has to end."""
@@ -37,7 +38,8 @@ def work(one: Round, results: Connection) -> None:
     try:
         results.send(one.run())
     except Exception as error:  # noqa: BLE001 - whatever a round raises is a difference
-        results.send("".join(traceback.format_exception(error)))
+        text = "".join(traceback.format_exception(error))
+        results.send(text.replace(f"{ROOT}/", ""))  # The progress goes from machine to machine.
 
 
 @dataclass

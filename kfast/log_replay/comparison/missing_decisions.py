@@ -81,10 +81,10 @@ class Written:
     @cached_property
     def _alike(self) -> dict[tuple[str, str, str], list[int]]:
         """Steps of the decisions that look the same."""
-        found: dict[tuple[str, str, str], list[int]] = {}
+        steps: dict[tuple[str, str, str], list[int]] = {}
         for one in self.due:
-            found.setdefault(one.texts(), []).append(one.step)
-        return found
+            steps.setdefault(one.texts(), []).append(one.step)
+        return steps
 
     @cached_property
     def _sure(self) -> list[int]:
@@ -99,12 +99,12 @@ class Written:
         """Whether lines state a decision of an earlier step than one, and all that look like it."""
         return min(self._sure, default=BEYOND) < min(self._alike[one.texts()])
 
-    def is_after(self, one: Due, *, is_whole: bool) -> bool:
+    def is_after(self, one: Due, *, steps_are_complete: bool) -> bool:
         """Whether lines state a decision of a later step than one, and all that look like it.
 
-        `is_whole` is that of which lines state any is there whole: one of the same step will do.
+        A decision of the same step will do where steps of which lines state any are complete.
         """
-        return max(self._sure, default=-1) + is_whole > max(self._alike[one.texts()])
+        return max(self._sure, default=-1) + steps_are_complete > max(self._alike[one.texts()])
 
 
 class DecisionLines:
@@ -283,7 +283,7 @@ class Decisions:
         is_after, is_before = self.lines.go_on(event, one.kind)
         is_after = is_after or written.is_before(one)
         is_before = is_before or written.is_after(
-            one, is_whole=not self.lines.ends_within[event.term.controller]
+            one, steps_are_complete=not self.lines.ends_within[event.term.controller]
         )
         return "" if is_after and is_before else NOT_COVERED
 

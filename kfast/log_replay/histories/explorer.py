@@ -425,13 +425,13 @@ class Explorer:
         world.brokers.rows.update(other.brokers.rows)
 
 
-def _is_below(possibility: Possibility, found: Mapping[str, int]) -> bool:
+def _is_below(possibility: Possibility, counts: Mapping[str, int]) -> bool:
     """Whether the leader epoch that lines tell of a start is below what was before it."""
     start = possibility.starts[-1] if possibility.starts else None
-    if start is None or start.before is None or "epoch" not in found:
+    if start is None or start.before is None or "epoch" not in counts:
         return False
-    told = replace(start, leader_epoch=found["epoch"], version=found.get("version", 0))
+    counted = replace(start, leader_epoch=counts["epoch"], version=counts.get("version", 0))
     before = start.before
-    return not made_anew(told, before.leader_epoch, before.version) and (
-        found["epoch"] < before.leader_epoch + (start.leader != before.leader)
+    return not made_anew(counted, before.leader_epoch, before.version) and (
+        counts["epoch"] < before.leader_epoch + (start.leader != before.leader)
     )

@@ -361,19 +361,19 @@ def _resumptions(
     statements: Sequence[Statement], terms: Sequence[Term], holes: Sequence[tuple[Term, int]]
 ) -> list[LogEvent]:
     """Events with which terms go on after holes, or their state-change.log alone begins."""
-    found: list[tuple[Term, int, dict[str, Any]]] = []
+    places: list[tuple[Term, int, dict[str, Any]]] = []
     for term, hole in holes:
         own = term.statements[bisect.bisect_left(term.statements, hole) :]
         if own:
-            found.append((term, own[0], {"registered": first_registered(statements, own)}))
+            places.append((term, own[0], {"registered": first_registered(statements, own)}))
     for term in terms:
         begin = begin_of_state_changes(statements, term)
         if begin is not None:
-            found.append((term, begin, {"registered": None, "only_states": True}))
+            places.append((term, begin, {"registered": None, "only_states": True}))
     return [
         LogEvent("resume", statements[at].entry.time, at, {**fields, "hole": True}, term,
                  inferred=True)
-        for term, at, fields in found
+        for term, at, fields in places
     ]
 
 

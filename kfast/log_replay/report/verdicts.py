@@ -35,13 +35,7 @@ from kfast.log_replay.comparison.missing_decisions import Decisions
 from kfast.log_replay.comparison.partition_lines import LED_BY_PREFERRED
 from kfast.log_replay.comparison.unseen_topics import leave_unseen
 from kfast.log_replay.comparison.worlds import World, compare_of, run_event
-from kfast.log_replay.engine.rows import (
-    UNKNOWN_EPOCH,
-    Possibility,
-    Start,
-    made_anew,
-    named_states,
-)
+from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility, Start, made_anew
 from kfast.log_replay.engine.simulation import Ran, Simulation
 from kfast.log_replay.events.events import LogEvent, is_hole
 from kfast.log_replay.histories.explorer import Explorer
@@ -238,16 +232,12 @@ class Checker:
         simulation.items.pop(row, None)
         self.world.brokers.rows[row].heard.clear()
         if start.point.kind == "resume":
-            live = simulation.live_at(start)
-            online = start.leader in live
-            state.set_partition_state(
-                row, PartitionState.ONLINE if online else PartitionState.OFFLINE
-            )
-            named = named_states(simulation.possibility[row].partition, start.point)
-            for broker in start.replicas:
-                state.set_replica_state(row, broker, named.get(
-                    broker, ReplicaState.ONLINE if broker in live else ReplicaState.OFFLINE
-                ))
+            states = simulation.row_of(simulation.possibility[row])
+            state.set_partition_state(row, PartitionState(states["partition_state"]))
+            for broker, replica_state in zip(
+                states["replica_state_broker_ids"], states["replica_states"], strict=True
+            ):
+                state.set_replica_state(row, broker, ReplicaState(replica_state))
         simulation.note_writes()
         simulation.stored[row] = (
             int(state.records["version"][row]), int(state.records["controller_epoch"][row])
