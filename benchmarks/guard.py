@@ -34,13 +34,16 @@ SLOW = ("rolling", "preferred")
 
 MOST_LOST = 4 / 3
 """A kernel that takes a third longer beside its twin has lost."""
+MACHINES_DIFFER = 8 / 5
+"""The same where the twin's own loops depend much on the machine."""
 
 
 class Case(NamedTuple):
     """An event, the form that it is measured against, the rule that elects, and what counts.
 
-    `most_lost` is wider for `preferred`: the same build took 5.4 of its twin's time on one machine,
-    and 7.9 on another.
+    `most_lost` is wider where machines differ by more than a third: the same build took 5.4 of its
+    twin's time for `preferred` on one machine and 7.9 on another; 31 and 42 for `reassignment`, 26
+    and 34 for `deletion`, as vectors of numpy are faster on some machines and our loops are not.
     """
 
     event: str
@@ -53,8 +56,9 @@ class Case(NamedTuple):
 TWINS = {
     **{event: Case(event, "numba") for event in
        ("start", "failover", "one", "rack", "third", "rolling")},
-    "preferred": Case("preferred", "numba", most_lost=8 / 5),
-    **{event: Case(event, "numpy") for event in ("reassignment", "deletion")},
+    "preferred": Case("preferred", "numba", most_lost=MACHINES_DIFFER),
+    **{event: Case(event, "numpy", most_lost=MACHINES_DIFFER)
+       for event in ("reassignment", "deletion")},
     "third with a rule": Case("third", "kfast", policy.first_candidate),
     **{f"{event}, tiny": Case(event, "numpy", fixed=True) for event in ("start", "one")},
 }
