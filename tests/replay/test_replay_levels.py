@@ -479,6 +479,72 @@ def test_an_unlogged_isr_and_who_led_before_the_log_are_found_together(version, 
     assert found.counts["missing"] == 0
 
 
+def deletion_is_refused(version: str, by: int) -> LoggedController:
+    """One of three brokers does not delete its replicas of a topic, two others do."""
+    state = read_state(
+        BEFORE, brokers=[1, 2, 3, 4], controller_id=-1, leader_recovery_supported=version == "3.9"
+    )
+    logged = LoggedController(state, version)
+    logged.fail_over(4)
+    logged.create_topics({"wide": [[1, 2, 3], [2, 3, 1]]})
+    logged.delete(["wide"])
+    logged.refuse("wide", by)
+    logged.acknowledge(["wide"])
+    return logged
+
+
+def assert_deletion_is_judged(logged: LoggedController, folder: Path) -> None:
+    """Nothing is contradicted or missing, and no fact about the deleted topic is left open."""
+    found = replay(at_info(logged, folder))
+    assert [str(one) for one in found.contradictions] == []
+    assert found.counts["missing"] == 0
+    judged = {
+        fact["verdict"] for fact in found.facts.to_pylist() if fact["subject"].startswith("wide")
+    }
+    assert judged - {"adopted"} == {"predicted"}
+
+
+@pytest.mark.parametrize("by", [1, 2, 3])
+@pytest.mark.parametrize("version", ["2.4", "2.8", "3.9"])
+def test_who_refused_a_deletion_is_asked_to_stop_once_more(version, by, tmp_path):
+    """A line says that the deletion halts, none who caused it."""
+    logged = deletion_is_refused(version, by)
+    logged.change_brokers(failed=[by])
+    logged.change_brokers(started=[by])
+    logged.acknowledge(["wide"])
+    assert_deletion_is_judged(logged, tmp_path)
+
+
+@pytest.mark.parametrize("version", ["2.4", "2.8", "3.9"])
+def test_deletions_that_a_new_controller_finds_are_answered(version, tmp_path):
+    """No line asks for them in its term: it reads that they are to be done."""
+    logged = deletion_is_refused(version, 2)
+    logged.fail_over(1)
+    logged.change_brokers(failed=[3])
+    logged.change_brokers(started=[3])
+    logged.acknowledge(["wide"])
+    assert_deletion_is_judged(logged, tmp_path)
+
+
+@pytest.mark.parametrize("version", ["2.4", "2.8", "3.9"])
+def test_what_follows_a_bounce_after_a_pause_is_an_answer(version, tmp_path):
+    """Right after it, to tell nobody anything would be a part of the bounce."""
+    logged = deletion_is_refused(version, 3)
+    logged.change_brokers(bounced=[3])
+    logged.acknowledge(["wide"])
+    assert_deletion_is_judged(logged, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["2.4", "2.8", "3.9"])
+@pytest.mark.parametrize("seed", range(200, 230))
+def test_random_events_are_predicted_at_info(version, seed, tmp_path):
+    """Deletions among them that a broker refuses."""
+    found = replay(at_info(tell_at_random(version, Random(seed)), tmp_path))
+    assert [str(one) for one in found.contradictions] == []
+    assert found.counts["missing"] == 0
+
+
 LIVE = sorted((Path(__file__).parents[1] / "support/data/live_logs").glob("*.tar.gz"))
 
 

@@ -259,7 +259,7 @@ def _stamp(time_ms: int) -> str:
 
 
 @pytest.mark.parametrize(("version", "seed", "is_unseen"), [
-    ("1.1", 0, True), ("1.1", 5, False), ("2.4", 0, False), ("2.4", 2, True),
+    ("1.1", 0, True), ("1.1", 5, False), ("2.4", 0, False), ("2.4", 16, True),
 ])
 def test_topics_whose_past_the_log_lacks_are_unknown_once_several_events_disagree(
     version, seed, is_unseen, tmp_path
@@ -358,6 +358,26 @@ def test_what_a_controller_goes_on_with_shows_in_its_first_lines(version, seed, 
     found = replay(tmp_path / "rest", PROFILES[version])
     assert [str(one) for one in found.contradictions] == []
     assert found.counts["predicted"] > 5 * (found.counts["adopted"] + found.counts["unknown"])
+
+
+@pytest.mark.parametrize(("version", "seed", "share"), [
+    pytest.param("2.4", 10, 0.464, id="a change of brokers, which some are told before others"),
+    pytest.param("2.8", 13, 0.293, id="the ISRs of a deletion shrink, and nobody is told"),
+])
+def test_who_is_registered_shows_in_what_a_controller_lists(version, seed, share, tmp_path):
+    """Where a log begins within an event, its recipients alone may not be all brokers."""
+    tell_at_random(version, Random(seed)).log.save(tmp_path / "whole")
+    begin_at(tmp_path / "whole", tmp_path / "rest", share)
+    found = replay(tmp_path / "rest")
+    assert [str(one) for one in found.contradictions] == []
+    assert found.counts["predicted"] > 3 * found.counts["unknown"]
+
+
+def test_a_deletion_that_has_started_before_the_log_is_answered(tmp_path):
+    """Answers count for topics whose deletion has started: states of their replicas tell."""
+    tell_at_random("2.8", Random(11)).log.save(tmp_path / "whole")
+    begin_at(tmp_path / "whole", tmp_path / "rest", 0.399)
+    assert replay(tmp_path / "rest").counts["missing"] == 0
 
 
 @pytest.mark.parametrize(("version", "seed", "share"), [

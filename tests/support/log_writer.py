@@ -24,6 +24,7 @@ from tests.support.log_forms import PROFILES, Wording, joined, replica_name, spa
 
 Row = dict[str, Any]
 Before = Mapping[str, Callable[[], None]]
+"""What precedes or follows actions of an outcome, by how they begin."""
 STRATEGIES = {
     "OFFLINE": "OfflinePartitionLeaderElectionStrategy",
     "REASSIGN": "ReassignPartitionLeaderElectionStrategy",
@@ -100,11 +101,11 @@ class LogWriter:
 
     def tell(
         self, outcome: Outcome, before: Before | None = None,
-        only: Collection[tuple[str, int]] | None = None,
+        only: Collection[tuple[str, int]] | None = None, after: Before | None = None,
     ) -> Outcome:
         """Write the steps of an outcome, of all partitions or of some that had own batches.
 
-        `before` holds what precedes actions that begin so.
+        `before` and `after` hold what precedes and follows actions that begin so.
         """
         tables = {name: table.to_pylist() for name, table in outcome.tables.items()}
         if only is not None:
@@ -127,6 +128,9 @@ class LogWriter:
                     write()
             self._machine(action, here)
             self._send(here)
+            for begins, write in (after or {}).items():
+                if action.startswith(begins):
+                    write()
         return outcome
 
     def _machine(self, action: str, here: dict[str, list[Row]]) -> None:
@@ -472,6 +476,20 @@ class LoggedController:
 
         return resumed
 
+    def _halted(self, outcome: Outcome) -> Before:
+        """Write, after replicas could not be deleted, that the deletion of their topics halts."""
+        action = "replicas to ReplicaDeletionIneligible"
+        topics = sorted({
+            r["topic"] for table in (outcome.transitions, outcome.refusals)
+            for r in table.to_pylist() if outcome.actions[r["step"]] == action
+        })
+
+        def halted() -> None:
+            self.log.say("deletion halted", topics=joined(topics))
+            self.log.say("deletion handled", topics=joined(self.log.topics(self.log.queued())))
+
+        return {action: halted}
+
     def _is_ineligible(self, row: int) -> bool:
         """Whether a replica is on a dead broker, or a reassignment is under way."""
         live = set(self.log.registered())
@@ -502,7 +520,8 @@ class LoggedController:
         before = {"announce the deletion": self._resumed()}
         if bounced:
             before["tell the others"] = lambda: log.say("startup", brokers=joined(bounced))
-        log.tell(outcome, before)
+        after = {} if started or bounced else self._halted(outcome)
+        log.tell(outcome, before, after=after)
         log.say("epochs updated", epochs=log.epochs())
         return outcome
 
@@ -575,6 +594,7 @@ class LoggedController:
         self.log.pause()
         log.say("rebalance")
         log.say("checking")
+        queued = list(map(log.named, log.queued()))  # Each batch has them too.
         tried = {(r["topic"], r["partition"]): r for r in outcome.elections.to_pylist()}
         first = {p: log.assignment(*p).replicas[0] for p in tried}
         assert outcome.imbalance is not None
@@ -585,7 +605,7 @@ class LoggedController:
             for group in groups if r["ratio"] > 0.1 else []:
                 listed = joined(words.partition(*p) for p in group)
                 log.say("election", partitions=listed, type="PREFERRED", trigger="AutoTriggered")
-                log.tell(outcome, only=group)
+                log.tell(outcome, only=[*group, *queued])
                 for p in group:
                     if tried[p]["code"] == "ELECTED":
                         log.say("completed", p=words.partition(*p), leader=r["broker_id"])
@@ -758,12 +778,13 @@ class LoggedController:
             log.say("deletion successful", replicas=joined(
                 replica_name(r["topic"], r["partition"], r["broker_id"]) for r in rows
             ))
-            log.say("deletion handled", topics=joined(topics))
 
         log.tell(outcome, {
             "replicas to ReplicaDeletionSuccessful": answered,
             "announce the deletion": self._resumed(),
-        })
+        }, after={"replicas to ReplicaDeletionSuccessful": lambda: log.say(
+            "deletion handled", topics=joined(topics)
+        )})
         for topic in topics:
             if topic not in log.topics():
                 log.say("deletion done", topic=topic)
@@ -785,4 +806,5 @@ class LoggedController:
                 replica_name(*name, broker) for name in names
             ))
 
-        return log.tell(outcome, {"replicas to ReplicaDeletionIneligible": answered})
+        return log.tell(outcome, {"replicas to ReplicaDeletionIneligible": answered},
+                        after=self._halted(outcome))

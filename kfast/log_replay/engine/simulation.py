@@ -43,6 +43,7 @@ from kfast.log_replay.engine.rows import (
     with_states,
 )
 from kfast.log_replay.events.events import MOVES, POINTS, TIE_MS, LogEvent
+from kfast.log_replay.lookahead.states_at_resumption import DELETED
 from kfast.log_replay.wording.values import Partition
 from kfast.state import ClusterState, Leadership, mutators
 
@@ -200,13 +201,17 @@ class Simulation:
         return old
 
     def queue(self, topics: Collection[str]) -> None:
-        """Queue all rows of some topics for deletion."""
-        names = {
-            possibility.topic for row, possibility in enumerate(self.possibility)
+        """Queue all rows of some topics for deletion; it has started where replicas tell."""
+        rows = {
+            row: possibility.topic for row, possibility in enumerate(self.possibility)
             if possibility.partition[0] in topics and self.state.partition[row] >= 0
         }
-        if names:
-            self.state.queue_topic_deletion(sorted(names))
+        if rows:
+            self.state.queue_topic_deletion(sorted(set(rows.values())))
+            self.state.begin_topic_deletion(sorted({
+                topic for row, topic in rows.items()
+                if not DELETED.isdisjoint(self.state.replica_states_of(row).values())
+            }))
 
     def move(self, targets: Mapping[Partition, tuple[int, ...]]) -> None:
         """Have reassignments of partitions under way that are not, up to 2.3."""

@@ -40,16 +40,14 @@ def deleted(
 ) -> Outcome | list[Outcome] | None:
     """A broker answers that it deleted replicas, or failed to: those that a line names.
 
-    Where no line names any, each broker answers, or the next one, that it deleted all.
+    Where no line names any, the next broker answers, or each that it deleted all.
     """
-    failures, broker = event.fields.get("failures"), event.fields["broker"]
+    failures = event.fields.get("failures")
     if failures is not None:
         return _answered(simulation, failures)
-    if event.fields.get("next"):
-        broker = _next_to_answer(simulation)
-        if broker is None:
-            return None
-    return simulation.controller.acknowledge_deletions(None if broker is None else [broker])
+    if "next" in event.fields:
+        return _answered(simulation, _next_answer(simulation, **event.fields["next"]))
+    return simulation.controller.acknowledge_deletions()
 
 
 def _answered(
@@ -70,14 +68,26 @@ def _answered(
     return outcomes
 
 
-def _next_to_answer(simulation: Simulation) -> int | None:
-    """The first broker that has been asked to delete replicas and has not answered."""
+def _next_answer(
+    simulation: Simulation, halted: tuple[str, ...], refused_by: frozenset[int]
+) -> dict[tuple[str, int, int], bool]:
+    """The first answer that is due, of which lines say no more than whose deletion it halts.
+
+    `refused_by` are the brokers that did not delete all they were asked to, where later lines tell.
+    """
     state = simulation.state
     queued = state.topic_queued_for_deletion
-    asked = {
-        broker for row in range(state.n_partitions)
+    asked = [
+        (possibility.partition, broker)
+        for row, possibility in enumerate(simulation.possibility)
         if int(state.partition[row]) >= 0 and queued[state.topic_row[row]]
         for broker, at in state.replica_states_of(row).items()
         if at == ReplicaState.DELETION_STARTED
+    ]
+    brokers = {
+        broker for partition, broker in asked if partition[0] in halted or not halted
     }
-    return min(asked, default=None)
+    likely = brokers & refused_by if halted else brokers - refused_by
+    answering = min(likely or brokers, default=None)
+    return {(*partition, broker): partition[0] in halted
+            for partition, broker in asked if broker == answering}

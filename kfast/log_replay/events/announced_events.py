@@ -13,6 +13,7 @@ from kfast.log_replay.events.batches import Batch, split_batches
 from kfast.log_replay.events.deletion_answers import (
     Answer,
     deletion_results,
+    halted_topics,
     read_answers,
     take_answer,
 )
@@ -77,13 +78,14 @@ class _Writer:
         self.raises_epoch: set[Partition] = set()
         self.unanswered: list[tuple[int, int]] = []
         self.asked: set[int] = set()
+        self.unnamed: list[LogEvent] = []
         self.answers: list[Answer] = []
         self.elected_until: int | None = None
         self.restarts = [
             statements[n].entry.time for n in term.statements
             if statements[n].kind == "deletion_started"
         ]
-        self.names_restarts = bool(self.restarts)
+        self.begun = tuple(self.restarts)
 
     # --- events that are announced --------------------------------------------------------------
 
@@ -279,7 +281,8 @@ class _Writer:
 
     def _deletions(self) -> list[tuple[int, int]]:
         """When topics were being deleted, in a term whose log does not show brokers' answers."""
-        begun: dict[str, int] = {}
+        first = self.term.statements[0]
+        begun = dict.fromkeys(self._read_topics(first).get("to_delete", ()), self.term.start)
         found = []
         for number in self.term.statements:
             fields, kind = self.statements[number].fields, self.statements[number].kind
@@ -290,9 +293,11 @@ class _Writer:
                 found.append((begun.pop(fields["topic"], self.term.start), time))
         return [*found, *((time, self.term.end) for time in begun.values())]
 
-    def _answer(self, event: LogEvent | None, batch: Batch) -> LogEvent | None:
+    def _answer(
+        self, event: LogEvent | None, batch: Batch, following: Batch | None
+    ) -> LogEvent | None:
         """A broker's answer to a deletion that a batch handles: what it moves tells which."""
-        fields: dict[str, Any] = {"broker": None, "next": True}
+        fields: dict[str, Any] = {"broker": None}
         failures = deletion_results(self.statements, batch)
         if event is not None and event.kind in MOVES and any(
             replica[:2] in event.fields.get("targets", (event.fields.get("partition"),))
@@ -313,15 +318,22 @@ class _Writer:
             return None
         else:
             self.asked.discard(min(self.asked))
-        return LogEvent("deleted", batch.time, batch.statements[0], fields, self.term,
+            halted = halted_topics(self.statements, self.term.statements, batch, following)
+            fields["next"] = {"halted": halted, "refused_by": frozenset()}
+        made = LogEvent("deleted", batch.time, batch.statements[0], fields, self.term,
                         inferred=answer is None)
+        if "next" in fields:
+            self.unnamed.append(made)
+        return made
 
     def _is_answer(self, event: LogEvent, batch: Batch) -> bool:
         """Whether a batch is what an answer to a deletion leaves: nobody is told anything."""
         if batch.recipients or batch.n_partitions or not batch.only_metadata or not self.asked:
             return False
         gone = event.kind == "brokers" and {*event.fields["deleted"], *event.fields["bounced"]}
-        return event.kind not in TELLS_NOBODY and not gone and self._is_deleting(batch)
+        last = event.batches[-1].end if event.batches else event.time
+        may_be_its_own = batch.time - last < COVERED_MS and (gone or event.kind in TELLS_NOBODY)
+        return not may_be_its_own and self._is_deleting(batch)
 
     def _is_deleting(self, batch: Batch) -> bool:
         """Whether topics are being deleted whose brokers' answers the log does not show."""
@@ -361,7 +373,8 @@ class _Writer:
                 current = marks[at]
                 self.guess.apply(current)
                 at += 1
-            answer = self._answer(current, batch)
+            following = batches[place + 1] if place + 1 < len(batches) else None
+            answer = self._answer(current, batch, following)
             if answer is not None:
                 current = answer
                 self.events.append(answer)
@@ -416,7 +429,12 @@ class _Writer:
             self.restarts.remove(restart)
         event.batches.append(batch)
         if batch.stopped and self._is_deleting(batch):
-            self.asked |= batch.stopped
+            if any(event.time <= time <= batch.time + TIE_MS for time in self.begun):
+                self.asked |= batch.stopped
+            elif event in self.unnamed:  # All have answered; who refused is stopped once more.
+                for answer in self.unnamed:
+                    answer.fields["next"]["refused_by"] = frozenset(batch.stopped)
+            self.unnamed.clear()
         if event.kind == "isr" and event.fields.get("notified"):
             event.fields.setdefault("updates", {}).update(self.guess.announced(batch))
             event.fields.setdefault("n_writes", {}).update(self.guess.n_writes(batch))
@@ -512,7 +530,7 @@ class _Writer:
         if event.kind == "failover" and self.elected_until is not None:
             return batch.time <= self.elected_until
         if event.kind in ("delete", "deleted"):  # Once, and after the line that a deletion starts.
-            return not announced and not self.names_restarts
+            return not announced and not self.begun
         return event.kind in ("failover", "resume")
 
     def _n_announced(self, event: LogEvent) -> int:

@@ -6,6 +6,7 @@ the order in which they were sent, and only what was to be deleted, of queued to
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,9 @@ from kfast.log_replay.events.batches import Batch
 from kfast.log_replay.events.events import TIE_MS
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.values import Partition
+
+HALTS_MS = 1000
+"""Within this time after the last lines that an answer leaves, the halt of a deletion is logged."""
 
 
 @dataclass
@@ -64,6 +68,24 @@ def deletion_results(
         (*fields["partition"], fields["replica"]): fields["after"] == "ReplicaDeletionIneligible"
         for fields in moved if fields["before"] == "ReplicaDeletionStarted"
     }
+
+
+def halted_topics(
+    statements: Sequence[Statement], numbers: Sequence[int], batch: Batch, following: Batch | None
+) -> tuple[str, ...]:
+    """Topics whose deletion halts by the answer that a batch handles, of which lines name no more.
+
+    Source: TopicDeletionManager.scala, `failReplicaDeletion`.
+    """
+    until = batch.end + HALTS_MS if following is None else following.time
+    first = bisect.bisect_left(numbers, batch.time, key=lambda n: statements[n].entry.time)
+    for number in numbers[first:]:
+        line = statements[number]
+        if line.entry.time >= until:
+            break
+        if line.kind == "deletion_halted" and line.fields.get("failed"):
+            return tuple(line.fields["topics"])
+    return ()
 
 
 def take_answer(

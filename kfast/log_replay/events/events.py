@@ -131,14 +131,19 @@ MARKS: dict[str, Callable[[Statement], tuple[str, dict[str, Any]] | None]] = {
 def first_registered(
     statements: Sequence[Statement], numbers: Sequence[int]
 ) -> dict[int, int] | None:
-    """Brokers registered where lines of a term begin, with their epochs; None if none tells."""
+    """Brokers registered where lines of a term begin, with their epochs; None if none tells.
+
+    Of a change of brokers that is under way only some may be told, until it lists them all.
+    """
     epochs: dict[int, int] = {}
+    has_changed = False
     for number in numbers:
         fields, kind = statements[number].fields, statements[number].kind
+        has_changed = has_changed or kind == "broker_change"
         if kind == "broker_epochs":
             for broker, epoch in fields["epochs"].items():
                 epochs.setdefault(broker, epoch)
-            if fields["initial"]:
+            if fields["initial"] or not has_changed:
                 return dict(fields["epochs"])
     for number in numbers:
         fields, kind = statements[number].fields, statements[number].kind
@@ -153,8 +158,6 @@ def first_registered(
         elif kind == "live_brokers":
             shutting = statements[numbers[numbers.index(number) - 1]]
             live = set(fields["brokers"]) | set(shutting.fields.get("brokers", ()))
-        elif kind == "broker_epochs":
-            live = set(fields["epochs"])
         else:
             continue
         return {broker: epochs.get(broker, 0) for broker in sorted(live)}

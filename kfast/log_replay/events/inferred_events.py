@@ -176,7 +176,7 @@ class Guesser:
             ):
                 return set(self.registered) - recipients
             removed = set(batch.shrunk.values()) & self.registered
-            if removed and recipients is not None and not removed & recipients:
+            if removed and recipients and not removed & recipients:  # A deletion tells nobody.
                 return removed
         return set()
 

@@ -17,6 +17,9 @@ from kfast.schema import LEADER_DURING_DELETE, REPLICA_STATE_NAMES, ReplicaState
 DELETED = frozenset({ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL})
 """States of replicas whose topic is being deleted."""
 
+MOVED = frozenset({"replica_moved", "replica_failed"})
+"""Lines that name the state of a replica, and the one that it gets, or is refused."""
+
 
 def note_states(statements: Sequence[Statement], events: Sequence[LogEvent]) -> None:
     """Give events what their controller goes on with: those of kind `resume`, and failovers.
@@ -69,9 +72,9 @@ def _note(
             known.update(fields["topics"])
         elif kind == "deletion_handled":
             queued.update(set(fields["topics"]) - known)
-        elif kind == "replica_moved" and fields["partition"][0] not in known:
+        elif kind in MOVED and fields["partition"][0] not in known:
             key, is_under_way = (fields["partition"], fields["replica"]), number < end
-            name = fields["after" if is_under_way else "before"]
+            name = fields["after" if is_under_way and kind == "replica_moved" else "before"]
             if name in REPLICA_STATE_NAMES and (is_under_way or key not in first):
                 first[key] = ReplicaState(REPLICA_STATE_NAMES.index(name)), number
                 queued.update({key[0][0]} if first[key][0] in DELETED else ())
