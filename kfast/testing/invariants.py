@@ -89,7 +89,7 @@ def check_step(
     leaders_stay_in_their_isr(before, after)
     reassignments_end_complete(before, after)
     if store is None or outcome.event != "on_controller_failover":  # That reads what is stored.
-        newer_records_are_left_alone(before, after, outcome)
+        newer_records_are_left_alone(before, after, outcome, store)
     triggers_leave_the_online_alone(before, after, outcome)
     if outcome.level != "full":
         return
@@ -260,9 +260,12 @@ def reassignments_end_complete(before: ClusterState, after: ClusterState) -> Non
 
 
 def newer_records_are_left_alone(
-    before: ClusterState, after: ClusterState, outcome: Outcome
+    before: ClusterState, after: ClusterState, outcome: Outcome, store: Store | None
 ) -> None:
     """Rule 9: the controller does not change what a newer controller wrote.
+
+    Where a store has a later record than the cache, a leader wrote it: only its writes raise the
+    version alone.
 
     Leaders may: where they ask for ISRs, only leader epochs are looked at. There a record that was
     asked for is the controller's own, with the broker that asks as its leader: a reassignment or a
@@ -270,6 +273,10 @@ def newer_records_are_left_alone(
     """
     rows = _common(before, after)
     rows = rows[before.records["controller_epoch"][rows] > after.controller_epoch]
+    if store is not None:
+        grown = [after.records[name][rows].astype(np.int64) - before.records[name][rows]
+                 for name in ("version", "leader_epoch")]
+        rows = rows[grown[0] == grown[1]]
     by_leaders = outcome.event in ASKED_BY_LEADERS
     if by_leaders:
         goes_on = (before.records["flags"][rows] & schema.FLAG_BEING_REASSIGNED) != 0

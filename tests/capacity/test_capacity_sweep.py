@@ -334,6 +334,11 @@ def test_a_capacity_sweep_of_a_kraft_cluster_fences_one_broker_after_another(rel
         compare_kraft(seed, release)
 
 
+def test_amounts_that_doubles_do_not_hold_exactly_are_divided_as_doubles():
+    """A broker of this cluster needs more than 2**53 micro-cores."""
+    assert compare_kraft(383853541, "kraft-4.3")
+
+
 def test_micro_cores_are_rounded_half_to_even():
     """`use_resources`: halves, quotients beside halves, and products beyond 2^64."""
     generator = Random(5)

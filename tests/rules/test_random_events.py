@@ -132,6 +132,11 @@ def test_kfast_and_its_twin_agree_after_every_event(seed, with_store, met):
     pytest.param(1477083400, True, "zk-2.4", 161, id="a failover with an emptied assignment"),
     pytest.param(605671714, False, "zk-2.4", 45, id="an ISR of a record that a deletion changed"),
     pytest.param(148002332, True, "zk-3.9", 64, id="a failover reads more than the cache knew"),
+    pytest.param(910311159, False, "zk-3.9", 163, id="a topic is gone before a later one raises"),
+    pytest.param(1139401515, True, "zk-1.1", 53, id="an epoch is raised of a record not cached"),
+    pytest.param(2088643784, False, "zk-2.4", 69, id="who failed is written with its topic later"),
+    pytest.param(1267717291, True, "zk-3.9", 17, id="a leader wrote over a newer controller"),
+    pytest.param(776535383, True, "zk-3.9", 198, id="a notification brings the first record"),
 ])
 def test_what_long_runs_met_is_mended(seed, with_store, profile, events):
     """Sequences in which kfast and its twin once parted, at the level `full` or below it."""

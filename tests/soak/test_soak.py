@@ -120,8 +120,8 @@ def test_what_was_not_met_is_named():
     assert not any("not met" in line or "did not run" in line for line in report(progress))
 
 
-def test_the_page_has_the_figures_of_the_run_under_way():
-    """So far as it is kept; whoever goes on with it says so there."""
+def test_the_page_has_the_figures_of_the_run_of_ten_million_steps():
+    """Whoever goes on with it says so there."""
     kept = read_progress(ROOT / "tests" / "soak" / "ten_million.json")
     n_steps, n_rounds = (f"{n:,}".replace(",", " ") for n in (kept.steps.total(), kept.n_rounds))
     page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")

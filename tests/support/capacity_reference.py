@@ -225,7 +225,7 @@ def expected_broker(broker, used, disk, held):
             f"{name}_most": values[-1],
             f"{name}_most_scenario": min(n for n in used if used[n][at] == values[-1]),
             f"{name}_p95": percentile[95], f"{name}_p99": percentile[99],
-            f"{resource}_max": values[-1] / held[resource] if held[resource] else None,
+            f"{resource}_max": float(values[-1]) / held[resource] if held[resource] else None,
         }
     row["disk_bytes"] = disk if used else None
     row["disk_max"] = disk / held["disk"] if used and held["disk"] else None
@@ -237,7 +237,8 @@ def expected_row(sums, baseline, up, disk, capacity, basis_points, weights):
 
     `disk` are bytes by broker id; `capacity` by id the four capacities (0 for none) and the
     micro-cores that the broker uses without a failure, the replicas that it holds, and the numbers
-    of replicas that it may not exceed.
+    of replicas that it may not exceed. The highest share is of amounts as doubles, which those
+    above 2**53 are not exactly.
     """
     shares = {name: {} for name in RESOURCES}
     for broker, amounts in uses(sums, baseline, up, capacity, weights).items():
@@ -250,8 +251,10 @@ def expected_row(sums, baseline, up, disk, capacity, basis_points, weights):
         most = max(of.values(), default=None)
         exceeding = {b for b, share in of.items() if share * 10_000 > basis_points[name]}
         over |= exceeding
-        row[f"{name}_max"] = None if most is None else float(most)
-        row[f"{name}_broker"] = min((b for b in of if of[b] == most), default=None)
+        row[f"{name}_broker"] = first = min((b for b in of if of[b] == most), default=None)
+        row[f"{name}_max"] = None if most is None else (
+            float(most * capacity[first][name]) / capacity[first][name]
+        )
         row[f"over_limit_{name}"] = len(exceeding)
         if most is not None:
             nearest.append((most * 10_000 / basis_points[name], name))

@@ -30,7 +30,8 @@ def reassigned_partitions_have_their_targets(
             continue
         assignment, record = after.assignments[p], after.leadership[p]
         gone = [b for b in before.assignment(p).replicas if b not in assignment.replicas]
-        strays = set(before.leadership[p].isr) - set(before.assignment(p).replicas)
+        known = before.leadership.get(p)  # None where a leader's notification brings the record.
+        strays = set(known.isr if known else ()) - set(before.assignment(p).replicas)
         if assignment.being_reassigned:
             return f"invariant 25: {p} is done, but has {assignment}"
         if record.leader not in assignment.replicas:

@@ -305,12 +305,18 @@ def start_or_continue(
 
 
 def cannot_fail(engine: ZkEngine, rows: Rows) -> Mask:
-    """Which rows no step can raise for, so that they need not go one by one."""
+    """Which rows no step can raise for, so that they need not go one by one.
+
+    A topic's assignments are written together: where one of its rows may fail half way, all of
+    them go in order, as the write of a later one is the earlier one's too.
+    """
     state = engine.state
+    if engine.store is not None:
+        return np.zeros(rows.size, np.bool_)
     safe = np.zeros(rows.size, np.uint8)
-    if engine.store is None:
-        reassign.check_safe(state.columns, rows, state.controller_epoch, safe)
-    return safe.view(np.bool_)
+    reassign.check_safe(state.columns, rows, state.controller_epoch, safe)
+    found, topics = safe.view(np.bool_), state.topic_row[rows]
+    return found & ~np.isin(topics, topics[~found])
 
 
 def _start_or_complete(engine: ZkEngine, rows: Rows, targets: Targets | None) -> None:
@@ -506,9 +512,11 @@ def _update_stored_epoch(engine: ZkEngine, store: Store, row: Rows, removed: Slo
         parts.append(_request_effects(engine, row, stored, added))
         parts[1]["kinds"] |= KIND_IS_NEW
     effects = np.concatenate(parts)
+    # UpdateMetadata says what is cached: before 2.4 perhaps nothing, where the store has a record.
+    cached = row[(state.records["flags"][row] & schema.FLAG_HAS_LEADERSHIP) != 0]
     journal.add_step(
         "raise the leader epoch", journal.new_tally(), effects, replicas=False, from_store=True,
-        announced=journal.record_effects(row),
+        announced=journal.record_effects(cached),
     )
 
 

@@ -240,6 +240,8 @@ def _resume(engine: ZkEngine, topics: Rows) -> None:
     for topic in engine.deletion_hints.without_waiting(state, topics).tolist():
         status = engine.deletion_hints.status(state, topic)
         if status & SOME_WITHOUT_ENTRY:
+            if done:  # Each was finished when its turn came.
+                finish_deletion(engine, np.asarray(done, np.int32))
             raise EventFailed("NoSuchElement")
         if status & ALL_SUCCESSFUL:
             done.append(topic)
