@@ -315,7 +315,10 @@ def cannot_fail(engine: ZkEngine, rows: Rows) -> Mask:
         return np.zeros(rows.size, np.bool_)
     safe = np.zeros(rows.size, np.uint8)
     reassign.check_safe(state.columns, rows, state.controller_epoch, safe)
-    found, topics = safe.view(np.bool_), state.topic_row[rows]
+    found = safe.view(np.bool_)
+    if found.all():
+        return found
+    topics = state.topic_row[rows]
     return found & ~np.isin(topics, topics[~found])
 
 

@@ -236,7 +236,9 @@ def resume_deletions(engine: ZkEngine) -> None:
 
 def _resume(engine: ZkEngine, topics: Rows) -> None:
     state = engine.state
-    done, retry, go = [], [], []
+    done: list[int] = []
+    retry: list[int] = []
+    go: list[int] = []
     for topic in engine.deletion_hints.without_waiting(state, topics).tolist():
         status = engine.deletion_hints.status(state, topic)
         if status & SOME_WITHOUT_ENTRY:
