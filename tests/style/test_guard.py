@@ -25,6 +25,16 @@ def test_a_third_lost_every_time_is_a_loss():
     assert guard.verdict(lambda _: 1.34, 1.0) == (False, 1.34)
 
 
+def test_a_case_with_two_yardsticks_is_lost_by_both():
+    """A machine may be fast at one of them."""
+    kept = dict.fromkeys(guard.TWINS, True)
+    assert guard.lost(kept | {"reassignment": False}) == []
+    assert guard.lost(kept | {"reassignment, third": False}) == []
+    assert guard.lost(kept | {"reassignment": False, "reassignment, third": False}) == [
+        "reassignment"]
+    assert guard.lost(kept | {"rack": False}) == ["rack"]
+
+
 def test_what_an_event_costs_without_partitions_is_taken_off():
     """100 s of 160 s are fixed in kfast, and 10 s of 30 s in its twin: the kernels' ratio is 3."""
     benches = guard.Benches(*(Timed(seconds) for seconds in ((160, 30), (100, 10))))
