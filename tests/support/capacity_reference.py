@@ -251,8 +251,9 @@ def expected_row(sums, baseline, up, disk, capacity, basis_points, weights):
         most = max(of.values(), default=None)
         exceeding = {b for b, share in of.items() if share * 10_000 > basis_points[name]}
         over |= exceeding
-        row[f"{name}_broker"] = first = min((b for b in of if of[b] == most), default=None)
-        row[f"{name}_max"] = None if most is None else (
+        first = min((b for b in of if of[b] == most), default=None)
+        row[f"{name}_broker"] = first
+        row[f"{name}_max"] = None if first is None else (
             float(most * capacity[first][name]) / capacity[first][name]
         )
         row[f"over_limit_{name}"] = len(exceeding)

@@ -23,8 +23,8 @@ from kfast.schema import FLAG_BEING_REASSIGNED
 from tests.support.log_forms import PROFILES, Wording, joined, replica_name, spaced
 
 Row = dict[str, Any]
-Before = Mapping[str, Callable[[], None]]
-"""What precedes or follows actions of an outcome, by how they begin."""
+ByAction = Mapping[str, Callable[[], None]]
+"""Writes what precedes or follows the actions of an outcome that begin so."""
 STRATEGIES = {
     "OFFLINE": "OfflinePartitionLeaderElectionStrategy",
     "REASSIGN": "ReassignPartitionLeaderElectionStrategy",
@@ -100,8 +100,8 @@ class LogWriter:
     # --- what every event shares -----------------------------------------------------------------
 
     def tell(
-        self, outcome: Outcome, before: Before | None = None,
-        only: Collection[tuple[str, int]] | None = None, after: Before | None = None,
+        self, outcome: Outcome, before: ByAction | None = None,
+        only: Collection[tuple[str, int]] | None = None, after: ByAction | None = None,
     ) -> Outcome:
         """Write the steps of an outcome, of all partitions or of some that had own batches.
 
@@ -476,7 +476,7 @@ class LoggedController:
 
         return resumed
 
-    def _halted(self, outcome: Outcome) -> Before:
+    def _halted(self, outcome: Outcome) -> ByAction:
         """Write, after replicas could not be deleted, that the deletion of their topics halts."""
         action = "replicas to ReplicaDeletionIneligible"
         topics = sorted({
@@ -665,7 +665,7 @@ class LoggedController:
         log.say("assignment updated", **facts)
 
     def _complete(
-        self, outcome: Outcome, partition: Partition, target: Sequence[int], before: Before,
+        self, outcome: Outcome, partition: Partition, target: Sequence[int], before: ByAction,
         caught_up: int = 0,
     ) -> Outcome:
         """Write an outcome in which one partition is, or may be, reassigned to its end."""

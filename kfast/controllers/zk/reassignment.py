@@ -315,11 +315,11 @@ def cannot_fail(engine: ZkEngine, rows: Rows) -> Mask:
         return np.zeros(rows.size, np.bool_)
     safe = np.zeros(rows.size, np.uint8)
     reassign.check_safe(state.columns, rows, state.controller_epoch, safe)
-    found = safe.view(np.bool_)
-    if found.all():
-        return found
+    is_safe = safe.view(np.bool_)
+    if is_safe.all():
+        return is_safe
     topics = state.topic_row[rows]
-    return found & ~np.isin(topics, topics[~found])
+    return is_safe & ~np.isin(topics, topics[~is_safe])
 
 
 def _start_or_complete(engine: ZkEngine, rows: Rows, targets: Targets | None) -> None:

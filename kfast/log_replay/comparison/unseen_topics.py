@@ -25,8 +25,9 @@ def leave_unseen(facts: Sequence[Fact], cluster: Cluster) -> list[Fact]:
 
     Of an event that is under way where the log begins, or goes on after a hole, nothing may predict
     what it did. A topic from before a log that begins within a term is doubted from the first line
-    on that disagrees, where several of several events do; so is then what is said of all topics.
-    The lines of a single wrong decision are of one event, and stay contradicted.
+    on that disagrees, where several of several events do, or where it is being deleted; so is then
+    what is said of all topics. The lines of a single wrong decision are of one event, and stay
+    contradicted.
 
     Parameters
     ----------
@@ -50,6 +51,8 @@ def leave_unseen(facts: Sequence[Fact], cluster: Cluster) -> list[Fact]:
         if len({found[at].number for at in places}) >= FEWEST_LINES
         and len({bisect.bisect_right(begins, found[at].number) for at in places}) > 1
     }
+    if wrong:  # How many replicas the deletions that are under way have left, no line tells.
+        doubted |= wrong.keys() & cluster.events[0].fields["queued"]
     if doubted:
         first = min(found[at].number for topic in doubted for at in wrong[topic])
         for topic in doubted | ({ALL} & wrong.keys()):

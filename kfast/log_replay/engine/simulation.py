@@ -42,8 +42,7 @@ from kfast.log_replay.engine.rows import (
     row_of,
     with_states,
 )
-from kfast.log_replay.events.events import MOVES, POINTS, TIE_MS, LogEvent
-from kfast.log_replay.lookahead.states_at_resumption import DELETED
+from kfast.log_replay.events.events import BEING_DELETED, MOVES, POINTS, TIE_MS, LogEvent
 from kfast.log_replay.wording.values import Partition
 from kfast.state import ClusterState, Leadership, mutators
 
@@ -210,7 +209,7 @@ class Simulation:
             self.state.queue_topic_deletion(sorted(set(rows.values())))
             self.state.begin_topic_deletion(sorted({
                 topic for row, topic in rows.items()
-                if not DELETED.isdisjoint(self.state.replica_states_of(row).values())
+                if not BEING_DELETED.isdisjoint(self.state.replica_states_of(row).values())
             }))
 
     def move(self, targets: Mapping[Partition, tuple[int, ...]]) -> None:

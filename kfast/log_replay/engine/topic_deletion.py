@@ -45,8 +45,10 @@ def deleted(
     failures = event.fields.get("failures")
     if failures is not None:
         return _answered(simulation, failures)
-    if "next" in event.fields:
-        return _answered(simulation, _next_answer(simulation, **event.fields["next"]))
+    if "halted" in event.fields:
+        return _answered(simulation, _next_answer(
+            simulation, event.fields["halted"], event.fields["refused_by"]
+        ))
     return simulation.controller.acknowledge_deletions()
 
 
@@ -77,17 +79,15 @@ def _next_answer(
     """
     state = simulation.state
     queued = state.topic_queued_for_deletion
-    asked = [
+    started = [
         (possibility.partition, broker)
         for row, possibility in enumerate(simulation.possibility)
         if int(state.partition[row]) >= 0 and queued[state.topic_row[row]]
         for broker, at in state.replica_states_of(row).items()
         if at == ReplicaState.DELETION_STARTED
     ]
-    brokers = {
-        broker for partition, broker in asked if partition[0] in halted or not halted
-    }
+    brokers = {broker for partition, broker in started if partition[0] in halted or not halted}
     likely = brokers & refused_by if halted else brokers - refused_by
     answering = min(likely or brokers, default=None)
     return {(*partition, broker): partition[0] in halted
-            for partition, broker in asked if broker == answering}
+            for partition, broker in started if broker == answering}

@@ -319,12 +319,12 @@ class _Writer:
         else:
             self.asked.discard(min(self.asked))
             halted = halted_topics(self.statements, self.term.statements, batch, following)
-            fields["next"] = {"halted": halted, "refused_by": frozenset()}
-        made = LogEvent("deleted", batch.time, batch.statements[0], fields, self.term,
-                        inferred=answer is None)
-        if "next" in fields:
-            self.unnamed.append(made)
-        return made
+            fields |= {"halted": halted, "refused_by": frozenset()}
+        answered = LogEvent("deleted", batch.time, batch.statements[0], fields, self.term,
+                            inferred=answer is None)
+        if "halted" in fields:
+            self.unnamed.append(answered)
+        return answered
 
     def _is_answer(self, event: LogEvent, batch: Batch) -> bool:
         """Whether a batch is what an answer to a deletion leaves: nobody is told anything."""
@@ -433,7 +433,7 @@ class _Writer:
                 self.asked |= batch.stopped
             elif event in self.unnamed:  # All have answered; who refused is stopped once more.
                 for answer in self.unnamed:
-                    answer.fields["next"]["refused_by"] = frozenset(batch.stopped)
+                    answer.fields["refused_by"] = frozenset(batch.stopped)
             self.unnamed.clear()
         if event.kind == "isr" and event.fields.get("notified"):
             event.fields.setdefault("updates", {}).update(self.guess.announced(batch))

@@ -10,6 +10,7 @@ from kfast.log_replay.events.batches import Batch
 from kfast.log_replay.terms.terms import Term
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.values import Assigned, Partition, distinct
+from kfast.schema import ReplicaState
 
 CLAIM_MS = 60_000
 """Batches that begin later than this after the last of an event belong to another one."""
@@ -29,6 +30,9 @@ DELETES = frozenset({"delete", "deleted"})
 
 TAKES_OUT = frozenset({"failover", "brokers"}) | DELETES
 """Events that may take several replicas of a partition out at once."""
+
+BEING_DELETED = frozenset({ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL})
+"""States of replicas whose topic's deletion has started."""
 
 POINTS = frozenset({"failover", "resume"})
 """Events that a stretch begins with: a controller is elected, or its log goes on."""

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kfast.log_replay.events.events import POINTS, LogEvent
+from kfast.log_replay.events.events import BEING_DELETED, POINTS, LogEvent
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Partition, distinct
 from kfast.schema import LEADER_DURING_DELETE, REPLICA_STATE_NAMES, ReplicaState
-
-DELETED = frozenset({ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL})
-"""States of replicas whose topic is being deleted."""
 
 MOVED = frozenset({"replica_moved", "replica_failed"})
 """Lines that name the state of a replica, and the one that it gets, or is refused."""
@@ -77,7 +74,7 @@ def _note(
             name = fields["after" if is_under_way and kind == "replica_moved" else "before"]
             if name in REPLICA_STATE_NAMES and (is_under_way or key not in first):
                 first[key] = ReplicaState(REPLICA_STATE_NAMES.index(name)), number
-                queued.update({key[0][0]} if first[key][0] in DELETED else ())
+                queued.update({key[0][0]} if first[key][0] in BEING_DELETED else ())
         elif kind == "sent_update_metadata_partition":
             queued.update(
                 topic for (topic, _), said in subjects(statements[number])
