@@ -290,3 +290,47 @@ def test_records_that_were_ruled_out_have_no_part_in_what_all_partitions_share(t
     logged.shut_down(2)
     logged.change_brokers(failed=[2])
     assert wrong(logged, tmp_path) == []
+
+
+def test_a_leaders_write_after_a_reassignment_is_none_of_its_writes(tmp_path):
+    """It raises the version alone, and the next record that says both counts it too."""
+    logged = begin("2.8", "2,1", trace=False)
+    logged.create_topics({"wide": [[2, 1, 3]]})
+    logged.reassign("wide", 0, [2, 4])
+    logged.catch_up(BROKERS, reassigned=(("wide", 0), [2, 4]))
+    logged.fail_over(1)
+    logged.change_brokers(failed=[4])
+    logged.change_brokers(started=[4])
+    logged.catch_up([2, 3, 4])
+    logged.change_brokers(failed=[2])
+    assert wrong(logged, tmp_path) == []
+
+
+def test_a_reassignment_that_is_asked_for_later_is_an_event_of_its_own(tmp_path):
+    """Up to 2.3 one node asks for several, whose lines follow each other at once."""
+    logged = begin("2.0", "2,3,4")
+    logged.create_topics({"wide": [[2, 3, 4]]})
+    logged.reassign("wide", 0, [3, 2])
+    logged.reassign("wide", 0, [2, 3, 1])
+    assert wrong(logged, tmp_path) == []
+
+
+def test_a_partition_that_an_event_freed_is_not_one_of_its_name_from_before(tmp_path):
+    """A topic is created and deleted again and again, each time with fewer replicas."""
+    logged = begin("2.4", "2,3,4")
+    for assigned in ([[1, 2], [2, 1]], [[2, 1]], [[1]]):
+        logged.create_topics({"again": assigned})
+        logged.delete(["again"])
+        logged.acknowledge(["again"])
+    assert wrong(logged, tmp_path) == []
+
+
+def test_the_record_of_a_deleted_partition_follows_what_its_event_wrote_last(tmp_path):
+    """Broker 3 is told the record when it starts; replica 1 then leaves the ISR before it does."""
+    logged = begin("2.8", "2,1", trace=False)
+    logged.create_topics({"wide": [[1, 3]]})
+    logged.change_brokers(failed=[3])
+    logged.change_brokers(failed=[1])
+    logged.delete(["wide"])
+    logged.change_brokers(started=[3])
+    assert wrong(logged, tmp_path) == []

@@ -12,6 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -500,10 +501,14 @@ class LoggedController:
     def change_brokers(
         self, started: Sequence[int] = (), bounced: Sequence[int] = (), failed: Sequence[int] = ()
     ) -> Outcome:
-        """Brokers registered, re-registered or vanished."""
+        """Brokers registered, re-registered or vanished; who registers has the highest epoch."""
         log = self.log
         shutting = set(log.registered(shutting=True))
-        outcome = self.controller.on_broker_change(started, bounced, failed)
+        epochs = count(int(self.state.broker_epoch.max()) + 1)
+        outcome = self.controller.on_broker_change(
+            dict(zip(started, epochs, strict=False)), dict(zip(bounced, epochs, strict=False)),
+            failed,
+        )
         self.log.pause()
         log.say("brokers changed", new=joined(started), dead=joined(failed),
                 bounced=joined(bounced), live=joined(log.registered()))

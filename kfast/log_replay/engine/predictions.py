@@ -10,7 +10,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from kfast.journal import Outcome
@@ -261,7 +261,7 @@ def _shrinks(
         for row in tables["requests"] if row["delete"] is False
     }
     begun: dict[tuple[int, str, int], Leadership] = {}
-    latest: dict[int, Leadership] = {}
+    latest: dict[int, tuple[int, Leadership]] = {}  # With the step that they are of.
     gone = [row for row in tables["transitions"]
             if row["broker_id"] is not None and row["to_state"] == "OfflineReplica"]
     leaving: dict[tuple[int, str, int], set[int]] = {}
@@ -284,25 +284,29 @@ def _shrinks(
             yield at, key, row["step"], fields
         others = leaving[name] - {row["broker_id"]}
         if at in known and (others or not records):
-            last = _last_added(requested.get(name[1:], ()), row["step"])
-            start = begun.setdefault(name, last or latest.get(at, known[at]))
+            if name not in begun:
+                told = _last_added(requested.get(name[1:], ()), row["step"])
+                begun[name] = max([*told, latest.get(at, (-1, known[at]))], key=itemgetter(0))[1]
+                latest[at] = row["step"], begun[name]
             stopped = (*name, row["broker_id"]) in stops
-            for before, after in _in_any_order(start, row["broker_id"], sorted(others)):
+            for before, after in _in_any_order(begun[name], row["broker_id"], sorted(others)):
                 yield at, key, row["step"], {**vars(after), "controller_epoch": epoch}
                 if records and stopped:
                     yield at, ("stop_replica", row["broker_id"]), row["step"], {
                         "leader_epoch": before.leader_epoch, "delete": False
                     }
             if not records:
-                latest[at] = _without(latest.get(at, start), row["broker_id"])
+                latest[at] = row["step"], _without(latest[at][1], row["broker_id"])
 
 
-def _last_added(additions: Sequence[dict[str, Any]], step: int) -> Leadership | None:
-    """The record that brokers were told last before a step."""
-    earlier = [row for row in additions if row["step"] < step]
-    return None if not earlier else Leadership(**{
-        field.name: _value(earlier[-1][field.name]) for field in dataclasses.fields(Leadership)
-    })
+def _last_added(
+    additions: Sequence[dict[str, Any]], step: int
+) -> Iterator[tuple[int, Leadership]]:
+    """The record that brokers were told last before a step, with its step; none where none is."""
+    for row in [row for row in additions if row["step"] < step][-1:]:
+        yield row["step"], Leadership(**{
+            field.name: _value(row[field.name]) for field in dataclasses.fields(Leadership)
+        })
 
 
 def _in_any_order(

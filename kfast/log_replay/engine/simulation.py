@@ -263,7 +263,8 @@ class Simulation:
         if was_vacant != self.vacant or len(self.possibility) > n_rows:
             self._name(self.possibility)
         self.freed = {}
-        for row in np.flatnonzero(state.records["flags"] & schema.FLAG_ASSIGNED == 0).tolist():
+        unassigned = np.flatnonzero(state.records["flags"] & schema.FLAG_ASSIGNED == 0).tolist()
+        for row in sorted(unassigned, key=was_vacant.__contains__):  # What it freed comes first.
             self.freed.setdefault(self.possibility[row].partition, []).append(row)
 
     def _created(self, row: int, event: LogEvent) -> Possibility:

@@ -6,6 +6,7 @@ state-change.log tell what must have happened; such an event is marked `inferred
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -211,8 +212,9 @@ class _Writer:
         if statement.kind == "reassign":
             target = distinct(fields["replicas"])
             last = self.events[-1] if self.events else None
-            if last is not None and last.kind == "reassign":
-                # Up to 2.3 one node asks for all of them, and they go one after the other.
+            if last is not None and last.kind == "reassign" and not self._is_separate(number) and (
+                fields["partition"] not in last.fields["targets"]
+            ):  # Up to 2.3 one node asks for all of them, and they go one after the other.
                 last.fields["targets"][fields["partition"]] = target
                 return
         else:
@@ -225,6 +227,12 @@ class _Writer:
             "waits": statement.kind != "reassign" and bool(after.adding),
             "adding": () if statement.kind == "reassign" else after.adding,
         })
+
+    def _is_separate(self, number: int) -> bool:
+        """Whether the controller has written nothing for a while before a line."""
+        place = bisect.bisect_left(self.term.statements, number)
+        last = self.statements[self.term.statements[max(place - 1, 0)]]
+        return self.statements[number].entry.time - last.entry.time > SEPARATE_MS
 
     def _reassign_at_once(self, number: int, statement: Statement) -> None:
         """From 2.4 on no line announces a reassignment to the replicas there are: it only ends."""

@@ -256,19 +256,26 @@ def _senders(statements: Sequence[Statement], lines: Sequence[int]) -> set[int]:
 def look_ahead(
     statements: Sequence[Statement], lines: Sequence[int], at: int, partitions: set[Partition]
 ) -> dict[Partition, tuple[int, int]]:
-    """The next leader epoch and version that lines say together, of each of some partitions."""
+    """The next leader epoch and version that lines say together, of each of some partitions.
+
+    None where its leader has written another ISR by then, which raises the version alone.
+    """
     found: dict[Partition, tuple[int, int]] = {}
+    wanted = set(partitions)
     for place in range(bisect.bisect_left(lines, at), len(lines)):
         line = statements[lines[place]]
         if line.actor == "broker":
             continue
         for partition, fields in subjects(line):
-            record = fields.get("record")
-            if partition in partitions and partition not in found and record is not None and (
-                record.version is not None and record.leader_epoch is not None
-            ):
-                found[partition] = record.leader_epoch, record.version
-        if len(found) == len(partitions) or lines[place] - at > LOOK_AHEAD:
+            if partition not in wanted:
+                continue
+            values = fields["record"]._asdict() if fields.get("record") is not None else fields
+            epoch, version = values.get("leader_epoch"), values.get("version")
+            if epoch is not None and version is not None:
+                found[partition] = epoch, version
+            if partition in found or line.kind == "isr_updated":
+                wanted.discard(partition)
+        if not wanted or lines[place] - at > LOOK_AHEAD:
             break
     return found
 
