@@ -334,3 +334,12 @@ def test_the_record_of_a_deleted_partition_follows_what_its_event_wrote_last(tmp
     logged.delete(["wide"])
     logged.change_brokers(started=[3])
     assert wrong(logged, tmp_path) == []
+
+
+def test_a_line_takes_every_order_in_which_replicas_may_have_left_an_isr(tmp_path):
+    """Brokers 1 and 2 fail at once; the move to 1 is called off, and it leaves once more."""
+    logged = begin("2.8", "2,3,4", trace=False)
+    logged.reassign("calm", 0, [2, 1, 3])
+    logged.change_brokers(failed=[1, 2])
+    logged.cancel("calm", 0)
+    assert wrong(logged, tmp_path) == []
