@@ -37,25 +37,32 @@ ASKED = {"1.1"}
 
 
 class RandomStory:
-    """Random events of four brokers, one of which is the controller.
+    """Random events of some brokers, one of which is the controller.
 
     Parameters
     ----------
     version : str
         One of `log_forms.VERSIONS`.
     rng : Random
+    n_brokers, n_events : int
+    n_most : int
+        The most replicas of a partition that is created, and partitions of a topic.
     """
 
-    def __init__(self, version: str, rng: Random) -> None:
-        self.rng, self.version = rng, version
+    def __init__(
+        self, version: str, rng: Random, n_brokers: int = len(BROKERS), n_events: int = N_EVENTS,
+        n_most: int = 3,
+    ) -> None:
+        self.rng, self.version, self.n_events, self.n_most = rng, version, n_events, n_most
+        self.brokers = range(1, n_brokers + 1)
         state = read_state(
-            BEFORE, brokers=list(BROKERS), controller_id=-1,
+            BEFORE, brokers=list(self.brokers), controller_id=-1,
             leader_recovery_supported=version == "3.9",
         )
         self.logged = LoggedController(state, version, trace=True if rng.random() < 0.5 else None)
         self.log = self.logged.log
-        self.up = list(BROKERS)
-        self.controller = BROKERS[-1]
+        self.up = list(self.brokers)
+        self.controller = self.brokers[-1]
         self.moving: tuple[tuple[str, int], list[int]] | None = None
         self.logged.fail_over(self.controller)
         self.logged.create_topics({"wide": [[1, 2, 3], [2, 3, 1], [3, 1, 4]]})
@@ -70,7 +77,7 @@ class RandomStory:
         ]
         if self.log.words.since("2.4"):
             events += [self.bounce, self.cancel, self.fail_dir]  # No line of 1.0 to 2.1 says it.
-        for _ in range(N_EVENTS):
+        for _ in range(self.n_events):
             self.rng.choice(events)()
         return self.logged
 
@@ -84,7 +91,7 @@ class RandomStory:
     @property
     def down(self) -> list[int]:
         """Brokers that are not registered."""
-        return [broker for broker in BROKERS if broker not in self.up]
+        return [broker for broker in self.brokers if broker not in self.up]
 
     def partitions(self) -> list[tuple[str, int]]:
         """Partitions of topics that are not to be deleted."""
@@ -155,9 +162,10 @@ class RandomStory:
         gone = [f"t{n}" for n in range(self.n_topics) if f"t{n}" not in there]
         name = self.rng.choice(gone) if gone and self.rng.random() < 0.7 else f"t{self.n_topics}"
         self.n_topics += name == f"t{self.n_topics}"
-        n_replicas = min(self.rng.randint(1, 3), len(self.up))
+        n_replicas = min(self.rng.randint(1, self.n_most), len(self.up))
         self.logged.create_topics({
-            name: [self.rng.sample(self.up, n_replicas) for _ in range(self.rng.randint(1, 3))]
+            name: [self.rng.sample(self.up, n_replicas)
+                   for _ in range(self.rng.randint(1, self.n_most))]
         })
 
     def delete(self) -> None:
@@ -214,9 +222,9 @@ def tell_at_random(version: str, rng: Random) -> LoggedController:
     return RandomStory(version, rng).tell()
 
 
-def check(version: str, seed: int, directory) -> None:
+def check(version: str, story: RandomStory, directory) -> None:
     """Nothing is contradicted or missing, and only what no rule can tell is adopted."""
-    tell_at_random(version, Random(seed)).log.save(directory)
+    story.tell().log.save(directory)
     found = replay(directory, PROFILES[version] if version in ASKED else None)
     assert [str(one) for one in found.contradictions] == []
     assert set(found.reasons) <= ONLY_THE_LOG_KNOWS
@@ -225,7 +233,7 @@ def check(version: str, seed: int, directory) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_random_events_wrote_is_predicted(version, tmp_path):
     """One of each version."""
-    check(version, 0, tmp_path)
+    check(version, RandomStory(version, Random(0)), tmp_path)
 
 
 @pytest.mark.slow
@@ -233,7 +241,17 @@ def test_what_random_events_wrote_is_predicted(version, tmp_path):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_many_random_events_wrote_is_predicted(version, seed, tmp_path):
     """More of each version."""
-    check(version, seed, tmp_path)
+    check(version, RandomStory(version, Random(seed)), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(("n_brokers", "seed"), [(3, 7001), (4, 5007), (6, 5021), (8, 5020)])
+def test_what_longer_stories_of_more_brokers_wrote_is_predicted(
+    version, n_brokers, seed, tmp_path
+):
+    """Topics that are created again, and deletions that meet several controllers."""
+    check(version, RandomStory(version, Random(seed), n_brokers, 80, 6), tmp_path)
 
 
 # --- the smallest log of each fault that random events have found ---------------------------------
