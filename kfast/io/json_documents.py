@@ -58,8 +58,6 @@ def decode_with(
     """
     try:
         return decoder.decode(text)
-    except UnicodeDecodeError:
-        check_utf8(name, data)
-        raise
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        check_utf8(name, data)  # Before 0.23, msgspec raises UnicodeDecodeError for what it names.
         raise InputError(f"{prefix}{error}{suffix}") from error
