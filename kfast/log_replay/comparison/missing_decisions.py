@@ -21,7 +21,7 @@ from kfast.log_replay.comparison.facts import (
     name_of,
     shown,
 )
-from kfast.log_replay.engine.predictions import Item, RowItems
+from kfast.log_replay.engine.predictions import IN_ANY_ORDER, Item, RowItems
 from kfast.log_replay.engine.simulation import Ran, Simulation
 from kfast.log_replay.events.events import POINTS, LogEvent, is_hole
 from kfast.log_replay.lookahead.clusters import Cluster
@@ -177,7 +177,7 @@ class DecisionLines:
                 continue
             kind = _kind_of(item)
             cost = 0.0 if item.serial in items.takers else self._cost(item.event, kind)
-            if kind in IN_ANY_ORDER:
+            if item.key[0] in IN_ANY_ORDER:
                 key = item.order, item.key
                 shrinks[key] = min(cost, shrinks.get(key, cost))
             else:
@@ -312,7 +312,7 @@ def _due(ran: Ran, simulation: Simulation) -> Iterator[Due]:
         if row < 0 or item.fields.get("unsent") or not kind:
             continue
         alternatives = [item]
-        if kind in IN_ANY_ORDER:
+        if item.key[0] in IN_ANY_ORDER:
             alternatives = shrinks.setdefault((row, item.step, item.key), [])
             alternatives.append(item)
             if len(alternatives) > 1:
@@ -335,9 +335,6 @@ def _due(ran: Ran, simulation: Simulation) -> Iterator[Due]:
                 _request_texts, "StopReplica", f"broker {broker}", f"{n} replicas",
             ), requests=[("stops", delete, broker, *step) for delete in (None, True, False)])
 
-
-IN_ANY_ORDER = frozenset({"shrunk", "sent_stop_replica_partition"})
-"""Kinds of lines of replicas that leave an ISR: in which order is not known."""
 
 DECISION_OF = {
     "moved": "partition_moved", "led": "partition_led", "failed": "partition_failed",

@@ -10,7 +10,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any
 
 from kfast.journal import Outcome
@@ -31,6 +31,8 @@ _RECORD = ("leader", "leader_epoch", "isr", "version", "controller_epoch", "repl
            "removing", "is_new", "recovery")
 _METADATA = ("leader", "leader_epoch", "isr", "version", "controller_epoch", "replicas")
 
+IN_ANY_ORDER = frozenset({"shrunk", "stop_replica"})
+"""Items that stand for each order in which replicas may leave an ISR: one line takes them all."""
 
 RAISES = "raise the leader epoch"
 """The action of a reassignment that does so."""
@@ -285,8 +287,9 @@ def _shrinks(
         others = leaving[name] - {row["broker_id"]}
         if at in known and (others or not records):
             if name not in begun:
-                told = _last_added(requested.get(name[1:], ()), row["step"])
-                begun[name] = max([*told, latest.get(at, (-1, known[at]))], key=itemgetter(0))[1]
+                begun[name] = _record_before(
+                    row["step"], requested.get(name[1:], ()), latest.get(at, (-1, known[at]))
+                )
                 latest[at] = row["step"], begun[name]
             stopped = (*name, row["broker_id"]) in stops
             for before, after in _in_any_order(begun[name], row["broker_id"], sorted(others)):
@@ -299,14 +302,14 @@ def _shrinks(
                 latest[at] = row["step"], _without(latest[at][1], row["broker_id"])
 
 
-def _last_added(
-    additions: Sequence[dict[str, Any]], step: int
-) -> Iterator[tuple[int, Leadership]]:
-    """The record that brokers were told last before a step, with its step; none where none is."""
-    for row in [row for row in additions if row["step"] < step][-1:]:
-        yield row["step"], Leadership(**{
-            field.name: _value(row[field.name]) for field in dataclasses.fields(Leadership)
-        })
+def _record_before(
+    step: int, additions: Sequence[dict[str, Any]], latest: tuple[int, Leadership]
+) -> Leadership:
+    """The record before a step: that which brokers were told since the latest known one, or it."""
+    since = [row for row in additions if latest[0] <= row["step"] < step]
+    return latest[1] if not since else Leadership(**{
+        field.name: _value(since[-1][field.name]) for field in dataclasses.fields(Leadership)
+    })
 
 
 def _in_any_order(

@@ -24,6 +24,7 @@ from kfast.controllers import Controller, Profile
 from kfast.journal import Outcome
 from kfast.log_replay.engine.predictions import (
     BEGINNING,
+    IN_ANY_ORDER,
     Item,
     Key,
     Order,
@@ -60,9 +61,6 @@ DECIDED = frozenset({"led", "shrunk"})
 
 LEVEL_OF_DECIDED = DECIDED | {"moved", "leader_and_isr"}
 """Items whose lines are at the level of those, or below it."""
-
-IN_ANY_ORDER = frozenset({"shrunk", "stop_replica"})
-"""Items that stand for each order in which replicas may leave an ISR: one line takes them all."""
 
 RECORD_FIELDS = ("leader", "leader_epoch", "isr", "version")
 
@@ -533,12 +531,9 @@ class Simulation:
                 best, best_score = item, score
         if best is None:
             return None
-        taken = [best]
-        if key[0] in IN_ANY_ORDER:
-            taken += [item for item in items.of(key[0])
-                      if item is not best and (item.order, item.key) == (best.order, key)]
-        for item in taken:
-            items.takers.setdefault(item.serial, set()).add(by)
+        for item in items.of(key[0]) if key[0] in IN_ANY_ORDER else (best,):
+            if (item.order, item.key) == (best.order, key):
+                items.takers.setdefault(item.serial, set()).add(by)
         best.is_stated = True
         return best.fields
 
