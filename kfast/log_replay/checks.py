@@ -31,7 +31,8 @@ class _Missing:
 
 MISSING: Any = _Missing()
 _SETS = frozenset({"isr", "adding", "removing"})
-_COUNTED = {"leader_epoch": "epoch", "version": "version", "controller_epoch": "record_epoch"}
+COUNTED = {"leader_epoch": "epoch", "version": "version", "controller_epoch": "record_epoch"}
+"""Values that count from what they were at a start, and the kinds of their counts."""
 
 
 def agrees(check: Check) -> bool:
@@ -48,6 +49,6 @@ def checks_of(logged: Mapping[str, Any], predicted: Mapping[str, Any] | None) ->
     values = predicted or {}
     return [
         Check(name, value, MISSING if (now := values.get(name)) is None else now,
-              _COUNTED.get(name, ""))
+              COUNTED.get(name, ""))
         for name, value in logged.items()
     ]

@@ -18,6 +18,7 @@ from kfast.log_replay.engine.simulation import Ran, Simulation
 from kfast.log_replay.engine.stored_records import lent, write_isr
 from kfast.log_replay.engine.topic_deletion import delete, deleted, queue, topic_names
 from kfast.log_replay.events.events import LogEvent
+from kfast.log_replay.wording.values import Partition
 from kfast.schema import FLAG_ASSIGNED, FLAG_BEING_REASSIGNED, FLAG_HAS_LEADERSHIP
 
 Result = Outcome | list[Outcome] | None
@@ -315,9 +316,11 @@ def _write_isr(
     noted = event.fields.setdefault("writes", {})
     writes = noted.get(possibility.partition, 1)
     ahead = event.fields.get("ahead", {}).get(possibility.partition)
-    if any(possibility.unknown()[:2]):  # What counts from it is found with as many writes.
+    as_many = event.fields.setdefault("as_many", set())
+    if any(possibility.unknown()[:2]):
         noted.setdefault(possibility.partition, writes)
-        event.fields.setdefault("ahead", {}).pop(possibility.partition, None)
+        as_many.add(possibility.number)
+    if possibility.number in as_many:  # What it counts from is found with as many writes.
         ahead = None
     if ahead is not None:
         epoch, version = ahead
@@ -335,21 +338,33 @@ def _hidden_isr(simulation: Simulation, event: LogEvent) -> list[int]:
 
     Where exactly so many partitions have a live replica out of sync, it is they: their leaders
     report that all live replicas have caught up. While partitions are being reassigned it may be
-    one of these, whose new replicas catch up one after the other.
+    one of these, whose new replicas catch up one after the other. The event keeps who they are
+    supposed to be: some are left out again where later records disagree.
     """
-    state = simulation.state
-    if np.any(state.records["flags"] & FLAG_BEING_REASSIGNED):
-        return []
-    rows = _rows_behind(simulation)
-    simulation.hidden += event.fields["n"]
-    if simulation.hidden < len({simulation.possibility[row].partition for row in rows}):
-        return []
-    simulation.hidden = 0
+    behind = _rows_behind(simulation)
+    if "supposed" not in event.fields:
+        event.fields["supposed"] = _supposed(simulation, event, behind)
+    supposed = event.fields["supposed"]
+    rows = [row for row in behind if simulation.possibility[row].partition in supposed]
     for row in rows:
         record = simulation.stored_record(row)
         assert record is not None
         write_isr(simulation, row, _online(simulation, row), record.version + 1)
     return rows
+
+
+def _supposed(
+    simulation: Simulation, event: LogEvent, behind: Sequence[int]
+) -> frozenset[Partition]:
+    """Partitions of the rows that are behind, if these are no more than were to be named."""
+    if np.any(simulation.state.records["flags"] & FLAG_BEING_REASSIGNED):
+        return frozenset()
+    partitions = frozenset(simulation.possibility[row].partition for row in behind)
+    simulation.hidden += event.fields["n"]
+    if simulation.hidden < len(partitions):
+        return frozenset()
+    simulation.hidden = 0
+    return partitions
 
 
 def _rows_behind(simulation: Simulation) -> list[int]:

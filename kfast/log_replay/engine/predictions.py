@@ -119,6 +119,11 @@ class RowItems:
         """Items of an event."""
         return [item for items in self.by_kind.values() for item in items if item.event is event]
 
+    def drop(self, event: LogEvent, last: int) -> None:
+        """Leave out what an event was to do after some step."""
+        for items in self.by_kind.values():
+            items[:] = [item for item in items if item.event is not event or item.step <= last]
+
     def replace(self, changed: Callable[[Item], Item]) -> None:
         """Put another item in the place of each."""
         self.by_kind = {kind: list(map(changed, items)) for kind, items in self.by_kind.items()}

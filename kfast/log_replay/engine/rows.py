@@ -6,6 +6,7 @@ thing it may have been; every such row has a topic name of its own, which only t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -91,6 +92,8 @@ class Possibility:
         Checks from before the last adoption that disagree.
     creation : LogEvent or None
         Event that created the partition; None where the log does not show it.
+    offsets : dict of Counter
+        By how much lines are ahead of counts from an unknown start, by the kind of count.
     """
 
     partition: Partition
@@ -99,6 +102,7 @@ class Possibility:
     cost: float = 0.0
     inherited: float = 0.0
     creation: LogEvent | None = None
+    offsets: dict[str, Counter[int]] = field(default_factory=dict, init=False)
 
     @property
     def topic(self) -> str:
@@ -110,6 +114,15 @@ class Possibility:
     def is_old(self) -> bool:
         """Whether its record is from before the last point at which one was adopted."""
         return bool(self.starts) and self.starts[-1].is_written
+
+    def note_offset(self, kind: str, logged: int, predicted: int) -> None:
+        """A line says a count that is predicted from an unknown start."""
+        self.offsets.setdefault(kind, Counter())[logged - predicted] += 1
+
+    def offset(self, kind: str) -> int | None:
+        """By how much most lines are ahead of a count from an unknown start; None without any."""
+        counted = self.offsets.get(kind)
+        return counted.most_common(1)[0][0] if counted else None
 
     def unknown(self) -> tuple[bool, bool, bool]:
         """Whether leader epoch, version and controller epoch are still counted from 0."""

@@ -22,6 +22,7 @@ import pyarrow as pa
 from kfast import schema
 from kfast.controllers import Controller, Profile
 from kfast.journal import Outcome
+from kfast.log_replay.checks import COUNTED
 from kfast.log_replay.engine.predictions import (
     BEGINNING,
     IN_ANY_ORDER,
@@ -50,14 +51,11 @@ from kfast.state import ClusterState, Leadership, mutators
 MOST_RAN = 256
 """Events that ran and are kept: lines are about the latest."""
 
-COUNTED = ("leader_epoch", "version", "controller_epoch")
-"""Values that count from what they were at a start, in the order of `Possibility.unknown`."""
-
 MAY_END_MOVES = MOVES | {"isr"}
 """Events that may end a reassignment."""
 
-DECIDED = frozenset({"led", "shrunk"})
-"""Items that say a record which was written."""
+DECIDED = frozenset({"led", "shrunk", "raised"})
+"""Items that say what was written of a record."""
 
 LEVEL_OF_DECIDED = DECIDED | {"moved", "leader_and_isr"}
 """Items whose lines are at the level of those, or below it."""
@@ -343,11 +341,16 @@ class Simulation:
                 if item.is_stated:
                     record = dataclasses.replace(
                         record, controller_epoch=now.controller_epoch,
-                        **{name: item.fields[name] for name in RECORD_FIELDS},
+                        **{name: item.fields[name] for name in RECORD_FIELDS
+                           if name in item.fields},
                     )
             self.unread.pop(row, None)
             self.set_record(row, record)
             self.stored[row] = record.version, record.controller_epoch
+        last = max((item.step for some in self.items.values() for item in some.of_event(event)
+                    if item.is_stated), default=-1)
+        for items in self.items.values():
+            items.drop(event, last)
 
     def stored_record(self, row: int) -> Leadership | None:
         """The record of a row as the store has it."""
@@ -538,9 +541,20 @@ class Simulation:
         return best.fields
 
     def comparable(self, row: int, logged: dict[str, Any]) -> dict[str, Any]:
-        """Values of a line without counts from an unknown start, which tell no items apart."""
-        is_unknown = dict(zip(COUNTED, self.possibility[row].unknown(), strict=True))
-        return {name: value for name, value in logged.items() if not is_unknown.get(name)}
+        """Values of a line to compare items with.
+
+        A count from an unknown start tells them apart once other lines have told the start.
+        """
+        possibility = self.possibility[row]
+        is_unknown = dict(zip(COUNTED.values(), possibility.unknown(), strict=True))
+        values = {}
+        for name, value in logged.items():
+            kind = COUNTED.get(name, "")
+            if not is_unknown.get(kind):
+                values[name] = value
+            elif (offset := possibility.offset(kind)) is not None:
+                values[name] = value - offset
+        return values
 
     def window(self, time: int, term: int) -> Iterator[Ran]:
         """Events of a term that a line of some time may be about, the latest first."""

@@ -43,8 +43,7 @@ def _go(explorer: Explorer) -> None:
     if troubled and len(explorer.world.simulation.possibility) < n_rows:
         # What was ruled out had a part in what depends on all partitions, so again without it.
         explorer.world = explorer.begin_again(before, set(explorer.everywhere()))
-        explorer.steps.total += len(stretch.lines)
-        go_through(explorer.world, stretch, explorer.steps.over(stretch.lines))
+        _go_again(explorer, stretch)
         troubled = explorer.choose()
     for find in (try_orders, find_writes, find_hidden, *([try_others] if explorer.first else [])):
         if troubled:
@@ -62,8 +61,15 @@ def _compare_all(explorer: Explorer, stretch: Stretch) -> None:
     go_through(explorer.world, stretch, explorer.steps.over(stretch.lines), leave_behind=early)
     if early and explorer.is_hasty():
         explorer.world = start
-        explorer.steps.total += len(stretch.lines)
-        go_through(explorer.world, stretch, explorer.steps.over(stretch.lines))
+        _go_again(explorer, stretch)
+
+
+def _go_again(explorer: Explorer, stretch: Stretch) -> None:
+    """Compare all possibilities with the lines once more, from another beginning."""
+    for event in stretch.events:
+        event.fields.pop("supposed", None)
+    explorer.steps.total += len(stretch.lines)
+    go_through(explorer.world, stretch, explorer.steps.over(stretch.lines))
 
 
 def _keep(found: dict[Partition, Possibility], possibility: Possibility) -> None:

@@ -12,7 +12,9 @@ Source: docs/controller.md, sections 1.4 and 6.10, for who writes what.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -82,24 +84,45 @@ def find_writes(explorer: Explorer, before: World, troubled: Troubled) -> Troubl
     if earlier is None or is_hole(stretch.point):
         earlier = None
         writes = [write for write in writes if write.place > 0]
+    unnamed = [event for event in stretch.events if event.kind == "hidden_isr"]
+    doubted = {p for event in unnamed for p in event.fields["supposed"]} & set(troubled)
     for _ in range(TIMES):
-        some = {write.partition for write in writes}
+        some = {write.partition for write in writes} | doubted
         if not some:
             return troubled
         world = explorer.begin_again(before, some - born)
         explorer.add(world, stretch.point, [Possibility(p, 0) for p in sorted(some & born)])
         trial = stretch.with_events(_with_writes(stretch.events, writes, earlier))
-        go_through(world, trial, trial.lines_about(some), some)
+        with _left_out(unnamed, doubted):
+            go_through(world, trial, trial.lines_about(some), some)
         explorer.keep_cheapest(world, some & born)
         wrong, left = explorer.n_wrong(explorer.world, some), explorer.n_wrong(world, some)
-        helped = {p for p in some if wrong[p] - left[p] > COST[WRITTEN]}
+        helped = {
+            p for p in some if wrong[p] - left[p] > (0 if p in doubted else COST[WRITTEN])
+        }
         if helped == some:
             last = first + len(stretch.events)
             explorer.cluster.events[first:last] = trial.events
+            for event in unnamed:
+                event.fields["supposed"] -= doubted
             explorer.take(world, some, WRITTEN, troubled)
             break
-        writes = [write for write in writes if write.partition in helped]
+        writes = [write for write in writes if write.partition in helped | doubted]
+        doubted &= helped
     return explorer.unexplained(troubled)
+
+
+@contextmanager
+def _left_out(events: Sequence[LogEvent], partitions: AbstractSet[Partition]) -> Iterator[None]:
+    """Leave partitions out of what is supposed of ISR changes that no line names."""
+    supposed = [event.fields["supposed"] for event in events]
+    for event in events:
+        event.fields["supposed"] -= partitions
+    try:
+        yield
+    finally:
+        for event, some in zip(events, supposed, strict=True):
+            event.fields["supposed"] = some
 
 
 # --- what the lines tell ------------------------------------------------------------------------

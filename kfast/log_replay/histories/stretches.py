@@ -135,8 +135,12 @@ def _compare(
         (row, [check]) for row, check in world.unlisted(line, only) if not world.is_behind(row)
     ]
     for row, checks in compared:
-        start = len(simulation.possibility[row].starts)
+        possibility = simulation.possibility[row]
+        start = len(possibility.starts)
         world.traces.setdefault(row, Trace()).checks += [(number, start, c) for c in checks]
+        for check in checks if any(possibility.unknown()[:2]) else ():
+            if check.counted and isinstance(check.predicted, int):
+                possibility.note_offset(check.counted, check.logged, check.predicted)
 
 
 def _leave_behind(world: World) -> None:

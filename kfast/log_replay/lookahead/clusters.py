@@ -396,10 +396,10 @@ def _note_silences(
 
 
 def _note_cut(terms: Sequence[Term], events: Sequence[LogEvent]) -> None:
-    """Mark the last event of each controller that did not resign: it may have died within."""
+    """Mark the last event of each controller that did not end it: it may have died within."""
     last = {id(event.term): event for event in events if event.kind != "resume"}
     for term in terms[:-1]:
-        if id(term) in last and not term.resigned:
+        if id(term) in last and (term.refused or not term.resigned):
             last[id(term)].fields["cut"] = True
 
 

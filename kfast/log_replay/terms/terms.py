@@ -50,6 +50,8 @@ class Term:
         When its broker's log says that it is over; None where no line does.
     resigned : bool
         Whether that line is of its resignation.
+    refused : bool
+        Whether the store refused what it did last, as another controller had been elected.
     statements : list of int
         Which statements are its own.
     cluster : int
@@ -68,6 +70,7 @@ class Term:
     opened: bool = False
     closed: int | None = None
     resigned: bool = False
+    refused: bool = False
     epoch: int | None = None
     statements: list[int] = field(default_factory=list)
     cluster: int = 0
@@ -209,6 +212,7 @@ def _reigns(
             term = Term(controller, start, time, statements=moved)
             terms.append(term)
         term.progressed = term.progressed or kind not in OPENING
+        term.refused = kind == "controller_moved"
         term.end = time
         term.statements.append(number)
         if epoch is not None:
@@ -296,6 +300,7 @@ def _clusters(terms: list[Term]) -> list[Term]:
             earlier.statements += term.statements
             earlier.end = max(earlier.end, term.end)
             earlier.closed, earlier.resigned = term.closed, term.resigned
+            earlier.refused = term.refused
             continue
         begins = _begins_cluster(term, terms, latest)
         term.cluster = max(latest) + 1 if begins else _choose_cluster(term, latest)

@@ -36,6 +36,9 @@ ELECTION = (
     Form("process_started", "[ControllerEventThread controllerId={broker:int}] Starting", "1.0"),
     Form("process_started", "Controller starting up", "", "0.10"),
     Form(NO_FACTS, "[ControllerEventThread controllerId={:int}] {:rest}", "1.0"),
+    Form("controller_moved", "Controller moved to another broker when processing {:rest}", "2.1"),
+    Form("controller_moved", "Failed completing reassignment of partition {:word} because "
+         "controller has moved to another broker", "2.1"),
     Form("resigning", "Resigning", "1.0"),
     Form("resigning", "Controller resigning, broker id {self:int}", "", "0.11"),
     Form("resigned", "Resigned", "1.0"),
@@ -250,7 +253,7 @@ BEGINNINGS = (
     "Leader not yet assigned for partition ", "The stop replica request (delete = ",
     "Controller failed to ", "Failed to update ISR ", "Rejecting Alter", "Ignoring Alter",
     "Error when processing Alter", "Error while ", "Error processing event ", "Error handling ",
-    "Uncaught error processing event ", "Controller moved to another broker when ",
+    "Uncaught error processing event ",
     "A controller has been elected but just resigned", "Retrying leader election with strategy ",
     "Registering IsrChangeNotificationListener", "De-registering IsrChangeNotificationListener",
     "Registering logDirEventNotificationListener", "De-registering logDirEventNotificationListener",
