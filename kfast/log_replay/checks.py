@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from kfast.log_replay.engine.rows import COUNTED
+
 
 class Check(NamedTuple):
     """One value that a line says of a partition, beside the predicted one.
@@ -31,8 +33,6 @@ class _Missing:
 
 MISSING: Any = _Missing()
 _SETS = frozenset({"isr", "adding", "removing"})
-COUNTED = {"leader_epoch": "epoch", "version": "version", "controller_epoch": "record_epoch"}
-"""Values that count from what they were at a start, and the kinds of their counts."""
 
 
 def agrees(check: Check) -> bool:

@@ -20,6 +20,9 @@ from kfast.state import Leadership
 MARK = "\x1f"
 """Stands between a topic's name and the number of a possibility; no topic's name can hold it."""
 
+COUNTED = {"leader_epoch": "epoch", "version": "version", "controller_epoch": "record_epoch"}
+"""Values that count from what they were at a start, and the kinds of their counts."""
+
 
 @dataclass
 class Start:

@@ -22,7 +22,6 @@ import pyarrow as pa
 from kfast import schema
 from kfast.controllers import Controller, Profile
 from kfast.journal import Outcome
-from kfast.log_replay.checks import COUNTED
 from kfast.log_replay.engine.predictions import (
     BEGINNING,
     IN_ANY_ORDER,
@@ -37,6 +36,7 @@ from kfast.log_replay.engine.predictions import (
     tables_of,
 )
 from kfast.log_replay.engine.rows import (
+    COUNTED,
     Possibility,
     Start,
     named_states,
