@@ -91,6 +91,38 @@ def test_a_controller_may_die_within_an_event(version, tmp_path):
     assert found.counts["missing"] == 0
 
 
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_a_controller_may_be_refused_within_its_failover(version, tmp_path):
+    """Another one was elected: from the write that the store refuses on, nothing is done.
+
+    Kafka 3.9, KafkaController.scala, `maybeResumeReassignments`, `elect`. Seen on 2.8.2.
+    """
+    state = read_state("""
+        partition  ar     isr  leader  epoch  adding  removing  state
+        moves-0    3,1,2  1,2  1       4      3       -         ONLINE
+        moves-1    3,2,1  1,2  2       4      3       -         ONLINE
+        calm-0     1,2    1,2  1       4      -       -         ONLINE
+    """, brokers=[1, 2, 3], controller_id=-1)
+    logged = LoggedController(state, version, trace=True)
+    log, before = logged.log, state.copy()
+    logged.fail_over(2)
+    file = log.files["broker-2/state-change.log"]
+    del file[next(at for at, line in enumerate(file) if "leaderEpoch=5" in line):]
+    log.files["broker-1/state-change.log"].clear()
+    log.files["broker-3/state-change.log"].clear()
+    for line in ("Failed completing reassignment of partition moves-0 because controller has moved "
+                 "to another broker", "Resigned"):
+        log.write(2, "controller",
+                  f"INFO [Controller id=2] {line} (kafka.controller.KafkaController)")
+    before.controller_epoch = before.epoch_store_version = state.controller_epoch
+    following = LoggedController(before, version, trace=True)
+    following.log.files, following.log.time_ms = log.files, log.time_ms
+    following.fail_over(1)
+    found = replayed(following, tmp_path)
+    assert wrong(found) == []
+    assert found.counts["missing"] == 0
+
+
 @pytest.mark.parametrize("error", ["SessionExpiredException", "ControllerMovedException"])
 def test_what_a_replaced_controller_could_not_write_is_unknown(error, tmp_path):
     """A controller that lost its session goes on with an event: the store refuses its writes.

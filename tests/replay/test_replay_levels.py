@@ -11,6 +11,7 @@ import tarfile
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 
 import kfast
@@ -179,6 +180,43 @@ def test_balancing_reads_isrs_before_its_elections(version, tmp_path):
     logged.rebalance()
     found = replay(without_requests(logged, tmp_path))
     assert found.counts["contradicted"] == 0
+
+
+def change_isr(logged: LoggedController, name: str, isr: list[int]) -> None:
+    """A partition's leader proposes an ISR; below INFO the log says of which partition."""
+    state = logged.state
+    row = logged.log.row(name.rpartition("-")[0], int(name.rpartition("-")[2]))
+    record = state.leadership(row)
+    place = state.broker_id.tolist().index(record.leader)
+    rows = np.array([row], np.int32)
+    logged.log.pause()
+    logged.log.tell(logged.controller.alter_partition(
+        record.leader, int(state.broker_epoch[place]), rows,
+        np.array([record.leader_epoch], np.int32), [isr], np.array([record.version], np.int32),
+    ))
+
+
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_who_did_not_change_an_isr_is_told_by_later_records(version, tmp_path):
+    """As many changes as there are partitions with a replica that is back: of one of them, two.
+
+    Seen on 2.8.2 and 3.9.1: a replica that catches up and is stopped again.
+    """
+    state = read_state(NOTHING_YET, brokers=[1, 2, 3, 4], controller_id=-1,
+                       leader_recovery_supported=version == "3.9")
+    logged = LoggedController(state, version)
+    logged.fail_over(1)
+    logged.create_topics({"t": [[2, 3], [2, 3]]})
+    logged.change_brokers(failed=[3])
+    logged.change_brokers(started=[3])
+    change_isr(logged, "t-0", [2, 3])
+    change_isr(logged, "t-0", [2])
+    logged.change_brokers(failed=[3])
+    logged.change_brokers(started=[3])
+    logged.change_brokers(failed=[2])
+    found = replay(at_info(logged, tmp_path))
+    assert [str(one) for one in found.contradictions] == []
+    assert found.counts["missing"] == 0
 
 
 def test_a_failed_deletion_is_told_by_its_transitions(tmp_path):
