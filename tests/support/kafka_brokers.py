@@ -21,7 +21,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -42,16 +42,56 @@ LONGEST_START_S = 120
 UNUSED_BY_CONNECTIONS = 15_000, 32_000
 """Ports below those that Linux gives to connections."""
 
-_DEPENDENCIES = {"org.apache.kafka:kafka_2.13": None, "org.slf4j:slf4j-simple": "1.7.36"}
+_OLD_LOG = ("org.slf4j:slf4j-log4j12", "log4j:log4j", "com.sun.jdmk:jmxtools", "com.sun.jmx:jmxri")
+"""What old versions bring for their logs, and what cannot be downloaded any more."""
+
+LOG4J = """
+log4j.rootLogger=WARN, stdout
+log4j.appender.stdout=org.apache.log4j.ConsoleAppender
+log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
+log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+APPENDER = """
+log4j.logger.{logger}={level}, {name}
+log4j.additivity.{logger}=false
+log4j.appender.{name}=org.apache.log4j.FileAppender
+log4j.appender.{name}.File={file}
+log4j.appender.{name}.layout=org.apache.log4j.PatternLayout
+log4j.appender.{name}.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+"""How Kafka's own configuration writes a controller's logs, without rotation."""
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")[:2]))
+
+
+def _dependencies(version: str) -> dict[str, str]:
+    """Kafka, what writes its log, and what old versions lack on Java 17."""
+    release = _release(version)
+    scala = "2.13" if release >= (2, 4) else "2.12" if release >= (1, 0) else "2.11"
+    found = {f"org.apache.kafka:kafka_{scala}": version}
+    if release >= (4, 0):
+        return {**found, "org.slf4j:slf4j-simple": "1.7.36"}
+    found |= {"org.slf4j:slf4j-reload4j": "1.7.36", "ch.qos.reload4j:reload4j": "1.2.25"}
+    if release < (2, 4):  # Later ones up to 3.5.6 cannot write addresses (ZOOKEEPER-3779).
+        found["org.apache.zookeeper:zookeeper"] = "3.4.10"
+    if release < (1, 0):
+        found["javax.xml.bind:jaxb-api"] = "2.3.1"
+    return found
 
 
 def _project(version: str) -> str:
-    """A project of Maven that depends on Kafka, and on what writes its log."""
+    """A project of Maven that depends on Kafka, and on what it needs beside it."""
+    excluded = "".join(
+        f"<exclusion><groupId>{name.split(':')[0]}</groupId>"
+        f"<artifactId>{name.split(':')[1]}</artifactId></exclusion>" for name in _OLD_LOG
+    )
     dependencies = "".join(
         f"<dependency><groupId>{name.split(':')[0]}</groupId>"
-        f"<artifactId>{name.split(':')[1]}</artifactId>"
-        f"<version>{escape(own or version)}</version></dependency>"
-        for name, own in _DEPENDENCIES.items()
+        f"<artifactId>{name.split(':')[1]}</artifactId><version>{escape(number)}</version>"
+        f"<exclusions>{excluded}</exclusions></dependency>"
+        for name, number in _dependencies(version).items()
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
@@ -74,11 +114,13 @@ def why_not(version: str) -> str | None:
 
 def class_path(version: str) -> str:
     """The class path of a version of Kafka, which Maven downloads where it has to."""
-    folder = JARS / version
-    listing = folder / "class-path"
-    if not listing.exists() or not all(map(os.path.exists, listing.read_text().split(":"))):
+    folder, project = JARS / version, _project(version)
+    listing, file = folder / "class-path", folder / "pom.xml"
+    if not listing.exists() or file.read_text() != project or not all(
+        map(os.path.exists, listing.read_text().strip().split(":"))
+    ):
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "pom.xml").write_text(_project(version))
+        file.write_text(project)
         subprocess.run(
             ["mvn", "-q", "-B", "dependency:build-classpath", f"-Dmdep.outputFile={listing}"],
             cwd=folder, check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -96,18 +138,26 @@ class KafkaBrokers:
         Their ids are 1, 2, 3 ...; each has a rack of its own.
     properties : mapping, optional
         Properties of every broker, beside those that it needs.
+    n_directories : int, optional
+        Log directories of each broker.
+    logs : pair of Path and str, optional
+        Where controllers' logs are written, each broker's in a folder of its own, and their level;
+        up to 3.9.
     """
 
     def __init__(
-        self, version: str, n_brokers: int = 1, properties: Mapping[str, str] | None = None
+        self, version: str, n_brokers: int = 1, properties: Mapping[str, str] | None = None, *,
+        n_directories: int = 1, logs: tuple[Path, str] | None = None,
     ) -> None:
         self.version = version
         self.ids = range(1, n_brokers + 1)
-        self.is_kraft = int(version.split(".")[0]) >= 4
+        self.is_kraft = _release(version) >= (4, 0)
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self.ports = {node: free_port() for node in self.ids}
         self.zookeeper_port = free_port()
         self._properties = dict(properties or {})
+        self._n_directories = n_directories
+        self._logs = logs
         self._controller_ports = {node: free_port() for node in self.ids[:N_VOTERS]}
         self._stack = ExitStack()
         # A first character that is no hyphen: the tool would take the id for an option.
@@ -140,9 +190,27 @@ class KafkaBrokers:
     ) -> None:
         self._stack.close()
 
+    def directories(self, node: int) -> list[Path]:
+        """Log directories of a broker."""
+        return [self.folder / f"data-{node}-{at}" for at in range(self._n_directories)]
+
     def start(self, node: int) -> None:
         """Start a broker, perhaps again; its port opens some seconds later."""
-        self._run(node, "kafka.Kafka", str(self.folder / f"{node}.properties"))
+        options = []
+        if self._logs is not None:
+            options = [f"-Dlog4j.configuration=file:{self._log_settings(node, *self._logs)}"]
+        self._run(node, "kafka.Kafka", str(self.folder / f"{node}.properties"), options=options)
+
+    def _log_settings(self, node: int, folder: Path, level: str) -> Path:
+        own = folder.absolute() / f"broker-{node}"
+        own.mkdir(parents=True, exist_ok=True)
+        file = self.folder / f"log4j-{node}.properties"
+        file.write_text(LOG4J + "".join(
+            APPENDER.format(logger=logger, level=level, name=name, file=own / f"{name}.log")
+            for name, logger in (("controller", "kafka.controller"),
+                                 ("state-change", "state.change.logger"))
+        ))
+        return file
 
     def kill(self, node: int) -> None:
         """Kill a broker, which says goodbye to nobody."""
@@ -154,10 +222,10 @@ class KafkaBrokers:
         """What a process has printed; 0 is ZooKeeper."""
         return (self.folder / f"{node}.log").read_text(errors="replace")
 
-    def _run(self, node: int, *command: str) -> None:
+    def _run(self, node: int, *command: str, options: Sequence[str] = ()) -> None:
         with (self.folder / f"{node}.log").open("ab") as log:
             self.processes[node] = subprocess.Popen(
-                [*JAVA, "-cp", class_path(self.version), *command], cwd=self.folder,
+                [*JAVA, *options, "-cp", class_path(self.version), *command], cwd=self.folder,
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )
 
@@ -185,7 +253,7 @@ class KafkaBrokers:
         """Write a node's properties, and format its folder."""
         factor = str(min(len(self.ids), 3))
         properties = {
-            "log.dirs": str(self.folder / f"data-{node}"),
+            "log.dirs": ",".join(map(str, self.directories(node))),
             "broker.rack": f"rack-{node}",
             "advertised.listeners": f"PLAINTEXT://localhost:{self.ports[node]}",
             "offsets.topic.replication.factor": factor,

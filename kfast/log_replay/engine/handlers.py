@@ -59,7 +59,7 @@ def _failover(simulation: Simulation, event: LogEvent) -> Outcome:
     if event.fields.get("to_delete") is not None:
         queue(simulation, event.fields["to_delete"])
     simulation.move(event.fields.get("moving", {}))
-    return simulation.controller.on_controller_failover()
+    return simulation.controller.on_controller_failover(reassignments=_targets(simulation, event))
 
 
 def _resume(simulation: Simulation, event: LogEvent) -> None:
@@ -210,14 +210,19 @@ def _election(simulation: Simulation, event: LogEvent) -> Outcome | None:
 
 
 def _reassign(simulation: Simulation, event: LogEvent) -> Outcome | None:
-    simulation.targets.update(event.fields["targets"])
-    targets = {
+    targets = _targets(simulation, event)
+    return simulation.controller.reassign_partitions(targets) if targets else None
+
+
+def _targets(simulation: Simulation, event: LogEvent) -> dict[tuple[str, int], list[int]]:
+    """Replicas that an event is asked to give to partitions, by the names of their rows."""
+    targets = event.fields.get("targets", {})
+    simulation.targets.update(targets)
+    return {
         (simulation.possibility[row].topic, partition[1]): list(target)
-        for partition, target in event.fields["targets"].items()
-        for row in simulation.rows_of(partition)
+        for partition, target in targets.items() for row in simulation.rows_of(partition)
         if simulation.waiting.get(row) != tuple(target)  # A failover has gone on with it.
     }
-    return simulation.controller.reassign_partitions(targets) if targets else None
 
 
 def _caught_up(simulation: Simulation, event: LogEvent) -> Outcome | None:
@@ -319,8 +324,8 @@ def _write_isr(
     as_many = event.fields.setdefault("as_many", set())
     if any(possibility.unknown()[:2]):
         noted.setdefault(possibility.partition, writes)
-        as_many.add(possibility.number)
-    if possibility.number in as_many:  # What it counts from is found with as many writes.
+        as_many.add(possibility.origin)
+    if possibility.origin in as_many:  # What it counts from is found with as many writes.
         ahead = None
     if ahead is not None:
         epoch, version = ahead

@@ -86,7 +86,7 @@ class Possibility:
     ----------
     partition : Partition
     number : int
-        0 for partitions whose creation the log shows.
+        Tells the possibilities of a partition apart; 0 where there is no other.
     starts : list of Start
         What was adopted, point by point; empty for a partition that the log sees created.
     cost : float
@@ -112,6 +112,12 @@ class Possibility:
         """Name of the topic of its row."""
         topic = self.partition[0]
         return f"{topic}{MARK}{self.number}" if self.number else topic
+
+    @property
+    def origin(self) -> tuple[Any, ...]:
+        """What was adopted last: partition, place, leader and ISR; the same in all simulations."""
+        found = ((start.point.number, start.leader, start.isr) for start in self.starts[-1:])
+        return self.partition, *found
 
     @property
     def is_old(self) -> bool:

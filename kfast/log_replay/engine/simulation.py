@@ -153,6 +153,8 @@ class Simulation:
     ) -> dict[int, int]:
         """Make the state anew without some rows and with others.
 
+        Rows get the topics of their possibilities, where these have changed.
+
         Returns
         -------
         dict
@@ -173,9 +175,20 @@ class Simulation:
             ], promote_options="default")
         old = dict(zip(kept, range(len(kept)), strict=True))
         chosen = [self.possibility[row] for row in kept] + [p for p, _ in new]
-        names = set(partitions.column("topic").to_pylist())
-        there = [topic in names for topic in tables.topics.column("topic").to_pylist()]
-        topics = tables.topics.filter(pa.array(there, pa.bool_()))
+        renamed = {
+            topic: possibility.topic for topic, possibility
+            in zip(partitions.column("topic").to_pylist(), chosen, strict=True)
+        }
+        names = pa.array([possibility.topic for possibility in chosen], pa.string())
+        partitions = partitions.set_column(
+            partitions.schema.get_field_index("topic"), "topic", names
+        )
+        topics = _renamed(tables.topics, renamed)
+        if self.cut is not None:
+            self.cut = self.cut[0], {
+                (renamed.get(topic, topic), number): record
+                for (topic, number), record in self.cut[1].items()
+            }
         unclean = self.state.default_unclean_leader_election
         targets, queued = self.state.reassignment_targets, self.queued
         self.state = ClusterState.from_tables(tables.brokers, topics, partitions, tables.cluster)
@@ -675,4 +688,16 @@ def _is_later(item: Item, other: Item | None) -> bool:
     """Whether of two items of one step, that any order may have, one has the higher epoch."""
     return other is not None and item.order == other.order and (
         item.fields.get("leader_epoch", 0) > other.fields.get("leader_epoch", 0)
+    )
+
+
+def _renamed(topics: pa.Table, names: Mapping[str, str]) -> pa.Table:
+    """Topics that have rows, under the names that these have now; each once."""
+    before = topics.column("topic").to_pylist()
+    places: dict[str, int] = {}
+    for at, topic in sorted(enumerate(before), key=lambda pair: names.get(pair[1]) != pair[1]):
+        if topic in names:  # One that keeps its name comes before those that take it.
+            places.setdefault(names[topic], at)
+    return topics.take(pa.array(places.values(), pa.int64())).set_column(
+        topics.schema.get_field_index("topic"), "topic", pa.array([*places], pa.string())
     )

@@ -222,6 +222,9 @@ class _Writer:
             if "after" not in fields and not self._begins_move(fields["partition"], after):
                 return
             target = distinct(b for b in after.replicas if b not in after.removing)
+            if self._is_failing_over():  # A new controller reads the node that asks for it.
+                self.events[-1].fields.setdefault("targets", {})[fields["partition"]] = target
+                return
         self._add("reassign", number, {
             "targets": {fields["partition"]: target},
             "waits": statement.kind != "reassign" and bool(after.adding),
@@ -255,13 +258,19 @@ class _Writer:
         if last is None or statement.entry.time - last.time >= COVERED_MS:
             return False
         if last.kind == "failover":
-            return self.elected_until is None
+            return self._is_failing_over()
         if last.kind != "brokers":
             return False
         assigned = self.assigned.get(statement.fields["partition"])
         if assigned is None:
             return not self.term.opened
         return bool(assigned.adding or assigned.removing)
+
+    def _is_failing_over(self) -> bool:
+        """Whether a controller is being elected, which starts its scheduler in the end."""
+        return bool(self.events) and self.events[-1].kind == "failover" and (
+            self.elected_until is None
+        )
 
     def _note_assignment(self, statement: Statement) -> None:
         """Keep up assignments, and whose leader epoch a reassignment is about to raise."""

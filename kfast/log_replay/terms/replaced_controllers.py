@@ -28,6 +28,12 @@ BEGINS = frozenset({
 })
 """Lines with which an event begins, whatever it does then."""
 
+WRITES = frozenset({
+    "partition_new", "partition_led", "shrunk", "isr_updated", "isr_record", "epoch_updated",
+    "assignment_stored", "deletion_done",
+})
+"""Lines that say what was written into the store."""
+
 
 def take_replaced_lines(
     statements: Sequence[Statement], terms: Sequence[Term], absent: Collection[int]
@@ -53,16 +59,28 @@ def take_replaced_lines(
         later = min((time for time, epoch in elected if epoch is not None and epoch > term.epoch),
                     default=None)
         place = len(term.statements)
-        if later is not None and later + GRACE_MS < term.end:
-            place = bisect.bisect_right(
-                term.statements, later + GRACE_MS, key=lambda at: statements[at].entry.time
-            )
+        if later is not None and later <= term.end:
+            place = _replaced(statements, term, later)
         place = min(place, _fenced(statements, term))
         if 0 < place < len(term.statements):
             taken.update(term.statements[place:])
             del term.statements[place:]
             term.end = statements[term.statements[-1]].entry.time
     return taken
+
+
+def _replaced(statements: Sequence[Statement], term: Term, later: int) -> int:
+    """Place of the first line after the next election that is not of an event from before it.
+
+    What was written is of an event from before it, or the clocks of two brokers differ.
+    """
+    own = term.statements
+    after, end = (bisect.bisect_right(own, time, key=lambda at: statements[at].entry.time)
+                  for time in (later, later + GRACE_MS))
+    kinds = [statements[at].kind for at in own[after:end]]
+    written = max((place for place, kind in enumerate(kinds, 1) if kind in WRITES), default=0)
+    begun = (place for place in range(written, len(kinds)) if kinds[place] in BEGINS)
+    return after + next(begun, end - after)
 
 
 def _fenced(statements: Sequence[Statement], term: Term) -> int:
