@@ -36,6 +36,7 @@ JARS = Path.home() / ".cache" / "kfast-tests"
 JAVA = (
     "java", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dzookeeper.admin.enableServer=false",
+    "-Dzookeeper.jmx.log4j.disable=true",
 )
 N_VOTERS = 3
 LONGEST_START_S = 120

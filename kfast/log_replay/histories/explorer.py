@@ -236,8 +236,8 @@ class Explorer:
             ])
             dropped |= {row for row in rows if row != best.row}
             troubled[partition] = troubled.get(partition, 0.0) + wrong
-        rows = (row for some in simulation.rows.values() for row in some if row not in dropped)
-        numbered = [p for p in map(simulation.possibility.__getitem__, rows) if p.number]
+        settled = (row for some in simulation.rows.values() for row in some if row not in dropped)
+        numbered = [p for p in map(simulation.possibility.__getitem__, settled) if p.number]
         for possibility in numbered:  # What deletes a topic looks at all of its partitions again.
             possibility.number = 0
         if dropped or numbered:
