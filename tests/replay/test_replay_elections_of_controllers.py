@@ -110,8 +110,8 @@ def test_a_controller_may_be_refused_within_its_failover(version, tmp_path):
     del file[next(at for at, line in enumerate(file) if "leaderEpoch=5" in line):]
     log.files["broker-1/state-change.log"].clear()
     log.files["broker-3/state-change.log"].clear()
-    refused = ("Failed completing reassignment of partition moves-0 because controller has moved to "
-               "another broker")
+    refused = ("Failed completing reassignment of partition moves-0 because controller has moved "
+               "to another broker")
     for line in (refused, "Resigned"):
         log.write(2, "controller",
                   f"INFO [Controller id=2] {line} (kafka.controller.KafkaController)")
