@@ -45,7 +45,7 @@ def wrong(found):
     return [str(one) for one in found.contradictions]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ["1.0", *VERSIONS])
 def test_a_new_controller_may_find_partitions_without_a_record(version, tmp_path):
     """A topic that is created while no controller is there: NewPartition, then Online at epoch 0.
 

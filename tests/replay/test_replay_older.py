@@ -10,6 +10,7 @@ import pytest
 from kfast.log_replay.engine.handlers import run
 from kfast.log_replay.engine.rows import Possibility, Start, row_of, with_states
 from kfast.log_replay.engine.simulation import Simulation
+from kfast.log_replay.engine.stored_records import write_isr
 from kfast.log_replay.events.announced_events import write_script
 from kfast.log_replay.events.events import LogEvent
 from kfast.log_replay.events.unclean_topics import unclean_topics
@@ -29,6 +30,14 @@ REASSIGNED = """\
 replicas 2,1 (kafka.controller.KafkaController)
 [2021-05-01 10:00:09,021] INFO [Controller id=1] Handling reassignment of partition a-0 to new \
 replicas 3 (kafka.controller.KafkaController)
+"""
+RAISED = """\
+[2021-05-01 10:00:09,006] INFO [Controller id=1] Updated leader epoch for partition a-1 to 3 \
+(kafka.controller.KafkaController)
+[2021-05-01 10:00:09,022] INFO [Controller id=1] New replicas 3 for partition a-0 being \
+reassigned not yet caught up with the leader (kafka.controller.KafkaController)
+[2021-05-01 10:00:09,024] INFO [Controller id=1] Updated leader epoch for partition a-0 to 5 \
+(kafka.controller.KafkaController)
 """
 ONLINE_AGAIN = "".join(
     "[2021-05-01 10:00:40,001] TRACE [Controller id=1 epoch=4] Changed state of replica 2 for "
@@ -79,6 +88,21 @@ def test_one_node_of_reassignments_is_one_event(tmp_path):
     events = [event for event in script_of(tmp_path, READY + REASSIGNED) if not event.inferred]
     assert [event.kind for event in events] == ["reassign"]
     assert list(events[0].fields["targets"].items()) == [(("a", 1), (2, 1)), (("a", 0), (3,))]
+
+
+def test_a_reassignment_that_ends_at_once_announces_its_partition(tmp_path):
+    """It raises the leader epoch as one that waits for new replicas does, which announces nothing.
+
+    Kafka 1.0, KafkaController.scala, `onPartitionReassignment`.
+    """
+    announced = "".join(
+        f"[2021-05-01 10:00:0{second},010] TRACE [Controller id=1 epoch=4] Sending UpdateMetadata "
+        "request PartitionState(controllerEpoch=4, leader=1, leaderEpoch=2, isr=[1, 2], "
+        "zkVersion=7, replicas=[2, 1], offlineReplicas=[]) to brokers Set(1, 2, 3) for partition "
+        "a-1 (state.change.logger)\n" for second in (1, 9)
+    )
+    events = script_of(tmp_path, READY + REASSIGNED + RAISED, announced)
+    assert events[-1].kind == "reassign"
 
 
 def test_a_failed_log_directory_is_found_by_what_it_asks_for(tmp_path):
@@ -159,3 +183,17 @@ def test_a_request_to_a_broker_that_is_gone_is_logged(simulation):
     fields = simulation.take(0, ("leader_and_isr", 3), 2, id(simulation.ran[-1].event.term))
     assert fields["leader_epoch"] == 6
     assert not list(simulation.requests(0, "leader_and_isr", 3, 9))
+
+
+def test_a_record_that_is_only_taken_over_is_stored_as_its_leader_wrote_it():
+    """Kafka 2.4, ReplicaStateMachine.scala, `doRemoveReplicasFromIsr`: who is out of it already."""
+    made = Simulation("zk-2.4")
+    possibility = Possibility(("t", 0), 0)
+    first = event("resume", 0, registered={1: 0, 2: 0, 3: 0})
+    start = Start(first, "", 1, (1, 2), (1, 2), 5, 7, 4)
+    made.rebuild(set(), [(possibility, with_states(row_of(possibility, start), {1, 2, 3}))])
+    run(made, first)
+    write_isr(made, 0, (1,), 8)
+    run(made, LogEvent("failover", 1, 0, {"registered": {1: 0, 3: 0}}, Term(3, 0, 0, epoch=5)))
+    assert (made.state.leadership(0).controller_epoch, made.state.leadership(0).version) == (5, 8)
+    assert made.stored_record(0).controller_epoch == 4

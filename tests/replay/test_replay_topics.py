@@ -110,6 +110,18 @@ def test_a_broker_may_fail_to_delete(version, tmp_path):
 
 
 @pytest.mark.parametrize("version", ["0.10", "2.0", "2.4", "3.9"])
+def test_a_broker_that_goes_fails_deletions_without_an_answer(version, tmp_path):
+    """Kafka, KafkaController.scala, `onReplicasBecomeOffline`: it halts them itself."""
+    logged = begin(version)
+    logged.create_topics({"a": [[1, 2], [2, 1]]})
+    logged.delete(["a"])
+    logged.change_brokers(failed=[1])
+    logged.acknowledge(["a"])
+    assert contradictions(logged, tmp_path) == []
+    assert [what for what in replay(tmp_path).timeline["what"].to_pylist() if "fail" in what] == []
+
+
+@pytest.mark.parametrize("version", ["0.10", "2.0", "2.4", "3.9"])
 @pytest.mark.parametrize("failed", [(), (1,)])
 def test_a_new_controller_goes_on_with_deletions(version, failed, tmp_path):
     """Kafka, KafkaController.scala, `fetchTopicDeletionsInProgress`: it reads the markers."""

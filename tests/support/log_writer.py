@@ -150,7 +150,8 @@ class LogWriter:
             if key in shrunk:
                 self.say("isr shrunk", p=self.words.partition(*key[:2]), broker=key[2],
                          record=self.words.record(shrunk[key]), full=self.words.full(shrunk[key]))
-            self.say("replica changed", **self._changed(r))
+            if self._says_change(r, here["additions"]):
+                self.say("replica changed", **self._changed(r))
         elected = {(r["topic"], r["partition"]): r for r in here["elections"]}
         moved = [r for r in here["transitions"] if r["broker_id"] is None]
         if moved and not any(r["from_state"] == "OfflinePartition" for r in moved):
@@ -195,6 +196,14 @@ class LogWriter:
         """Whether a replica is alone in its ISR after the event: it goes last."""
         record = self.state.leadership(self.row(replica["topic"], replica["partition"]))
         return record is not None and record.isr == (replica["broker_id"],)
+
+    def _says_change(self, r: Row, additions: list[Row]) -> bool:
+        """Before 1.1 nothing is said of a replica that is up and whose partition has no record."""
+        return (
+            self.words.since("1.1") or r["to_state"] != "OnlineReplica"
+            or r["from_state"] == "NewReplica"
+            or any((a["topic"], a["partition"]) == (r["topic"], r["partition"]) for a in additions)
+        )
 
     def _changed(self, r: Row) -> dict[str, Any]:
         return {
@@ -477,13 +486,27 @@ class LoggedController:
 
         return resumed
 
+    def _ineligible(self, outcome: Outcome) -> list[Row]:
+        """Replicas that are made, or refuse to be, ineligible for deletion."""
+        return [
+            r for table in (outcome.transitions, outcome.refusals) for r in table.to_pylist()
+            if outcome.actions[r["step"]] == "replicas to ReplicaDeletionIneligible"
+        ]
+
+    def _failed(self, outcome: Outcome) -> Callable[[], None]:
+        """Write that replicas cannot be deleted, as their broker is gone."""
+        failed = self._ineligible(outcome)
+        return lambda: self.log.say(
+            "deletion failed", topics=self.log.words.some({r["topic"] for r in failed}),
+            replicas=joined(
+                replica_name(r["topic"], r["partition"], r["broker_id"]) for r in failed
+            ),
+        )
+
     def _halted(self, outcome: Outcome) -> ByAction:
         """Write, after replicas could not be deleted, that the deletion of their topics halts."""
         action = "replicas to ReplicaDeletionIneligible"
-        topics = sorted({
-            r["topic"] for table in (outcome.transitions, outcome.refusals)
-            for r in table.to_pylist() if outcome.actions[r["step"]] == action
-        })
+        topics = sorted({r["topic"] for r in self._ineligible(outcome)})
 
         def halted() -> None:
             self.log.say("deletion halted", topics=joined(topics))
@@ -523,6 +546,8 @@ class LoggedController:
         if started:
             log.say("startup", brokers=joined(started))
         before = {"announce the deletion": self._resumed()}
+        if failed and not started and not bounced:
+            before["replicas to ReplicaDeletionIneligible"] = self._failed(outcome)
         if bounced:
             before["tell the others"] = lambda: log.say("startup", brokers=joined(bounced))
         after = {} if started or bounced else self._halted(outcome)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
+from kfast.controllers import Profile
 from kfast.journal import Outcome
 from kfast.journal.outcome import FULL_TABLES
 from kfast.log_replay.events.events import LogEvent
@@ -170,7 +171,7 @@ def tables_of(outcome: Outcome) -> Tables:
 
 def items_of(
     tables: Tables, outcome: Outcome, places: Places,
-    known: Mapping[int, Leadership], epoch: int, leaders: Sequence[int], *, tells_all: bool,
+    known: Mapping[int, Leadership], epoch: int, leaders: Sequence[int], profile: Profile,
 ) -> Iterator[Made]:
     """Items of one event: row, key, step and values.
 
@@ -188,10 +189,9 @@ def items_of(
         Of the controller.
     leaders : sequence of int
         Leader of each row after the event.
-    tells_all : bool
-        Whether requests are logged that go nowhere, as their broker is gone (before 2.2).
+    profile : Profile
     """
-    yield from _transitions(tables, places)
+    yield from _transitions(tables, places, all_online=not profile.batch_per_partition)
     yield from _elections(tables, places)
     yield from _not_needed(tables, places, leaders)
     yield from _refusals(tables, places)
@@ -199,7 +199,7 @@ def items_of(
     yield from _raised(tables, places, outcome.actions)
     up = {batch["step"]: frozenset(batch["registered"]) for batch in outcome.batches}
     yield from _requests(tables, places, up)
-    if tells_all:
+    if not profile.has_broker_epochs:  # Also those are logged whose broker is gone.
         yield from _unsent(tables, places, up)
     yield from _metadata(tables, places)
 
@@ -208,11 +208,18 @@ def _place(row: dict[str, Any], places: Places) -> int:
     return places.get((row["topic"], row["partition"]), -1)
 
 
-def _transitions(tables: Tables, places: Places) -> Iterator[Made]:
+def _transitions(tables: Tables, places: Places, *, all_online: bool) -> Iterator[Made]:
+    """State changes; before 1.1 no line says that a replica of a partition without a record is up.
+
+    Source: Kafka 1.0, ReplicaStateMachine.scala, `handleStateChange`.
+    """
+    led = {(row["step"], row["topic"], row["partition"])
+           for row in tables["additions"] if row["kind"] == "LeaderAndIsr"}
     for row in tables["transitions"]:
-        at = _place(row, places)
         key: Key = ("moved", row["broker_id"], row["from_state"], row["to_state"])
-        yield at, key, row["step"], {}
+        is_again = row["to_state"] == "OnlineReplica" and row["from_state"] != "NewReplica"
+        if all_online or not is_again or (row["step"], row["topic"], row["partition"]) in led:
+            yield _place(row, places), key, row["step"], {}
 
 
 def _elections(tables: Tables, places: Places) -> Iterator[Made]:

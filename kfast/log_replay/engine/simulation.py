@@ -316,6 +316,7 @@ class Simulation:
         for row, record in self.unread.items():
             self.set_record(row, record)
         self.unread = {}
+        self.note_writes()
 
     def note_cut(self, event: LogEvent) -> None:
         """Take down all records before an event within which the controller may have died."""
@@ -642,7 +643,7 @@ class Simulation:
             tables = tables_of(outcome)
             made = items_of(
                 tables, outcome, places, self.records_before, epoch, self.leaders(),
-                tells_all=not self.controller.profile.has_broker_epochs,
+                self.controller.profile,
             )
             new += [(row, Item(event, first + step, event.time, key, fields))
                     for row, key, step, fields in made]

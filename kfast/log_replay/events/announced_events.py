@@ -81,6 +81,7 @@ class _Writer:
         self.asked: set[int] = set()
         self.unnamed: list[LogEvent] = []
         self.answers: list[Answer] = []
+        self.answered = -1
         self.elected_until: int | None = None
         self.restarts = [
             statements[n].entry.time for n in term.statements
@@ -119,7 +120,11 @@ class _Writer:
                     self._add(made[0], number, self._with_trigger(made[1], statement))
             elif statement.kind == "deletion_done" and self.unanswered:
                 self._add("deleted", number, {"broker": None})
-            elif statement.kind in ("replicas_deleted", "deletion_failed") and not answers:
+            elif statement.kind == "deletion_answered":
+                self.answered = number
+            elif not answers and (statement.kind == "replicas_deleted" or (
+                statement.kind == "deletion_failed" and self._is_answered()
+            )):
                 self._add("deleted", number, {"broker": None, "failures": dict.fromkeys(
                     statement.fields["replicas"], statement.kind == "deletion_failed",
                 )})
@@ -133,12 +138,16 @@ class _Writer:
                 self._reassign(number, statement)
             elif statement.kind == "epoch_updated" and "reassign" not in kinds:
                 self._reassign_again(number, statement.fields["partition"])
-            elif statement.kind == "epoch_updated" and self.events and (
+            elif statement.kind == "reassign_waits" and self.events and (
                 self.events[-1].kind == "reassign"
             ):
                 self.events[-1].fields.setdefault("waiting", set()).add(
                     statement.fields["partition"])
             self._note_assignment(statement)
+
+    def _is_answered(self) -> bool:
+        """Whether a broker has answered since the last event: else that one failed deletions."""
+        return not self.events or self.events[-1].at < self.answered
 
     def _with_trigger(self, fields: dict[str, Any], statement: Statement) -> dict[str, Any]:
         """Up to 2.3 an election does not say its trigger: the check that it follows right away."""
@@ -560,7 +569,7 @@ class _Writer:
             return 1
         if event.fields.get("waits"):
             return len(set(event.fields.get("adding", ())) - self.guess.registered)
-        waiting = event.fields.get("waiting", ())  # Up to 2.3: whose leader epoch it raised.
+        waiting = event.fields.get("waiting", ())  # Up to 2.3: for new replicas.
         return sum(
             len(set(target) - self.guess.registered) if partition in waiting else 1
             for partition, target in event.fields["targets"].items()

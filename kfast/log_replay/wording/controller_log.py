@@ -101,7 +101,7 @@ TOPICS = (
     Form("stop_response", "Delete topic callback invoked on StopReplica response received from "
          "broker {broker:int}: request error = {error:word}, partition errors = {errors:errors}",
          "2.3"),
-    Form(NO_FACTS, "Delete topic callback invoked for {:rest}"),
+    Form("deletion_answered", "Delete topic callback invoked for {:rest}"),
     Form(NO_FACTS, "Topic deletion callback for {:rest}"),
     Form(NO_FACTS, "Partition deletion callback for {:rest}"),
     Form(NO_FACTS, "Deletion started for replicas {:rest}"),
@@ -198,7 +198,8 @@ REASSIGNMENT = (
     Form("reassign_leader", "Leader {leader:int} for partition {partition:partition} being "
          "reassigned, is {:rest}"),
     Form("reassign_resumed", "Resuming reassignment of partitions: {partitions:rest}", "", "1.0"),
-    Form(NO_FACTS, "New replicas {:rest}", "", "2.3"),
+    Form("reassign_waits", "New replicas {:text}for partition {partition:partition} being "
+         "reassigned not yet caught up with the leader", "", "2.3"),
     Form(NO_FACTS, "Waiting for new replicas {:rest}", "", "2.3"),
     Form(NO_FACTS, "Partitions being reassigned: {:rest}", "", "2.3"),
     Form(NO_FACTS, "Partitions already reassigned: {:rest}", "", "1.0"),
