@@ -12,6 +12,7 @@ from kfast.log_replay.engine.rows import Possibility, Start, row_of, with_states
 from kfast.log_replay.engine.simulation import Simulation
 from kfast.log_replay.engine.stored_records import write_isr
 from kfast.log_replay.events.announced_events import write_script
+from kfast.log_replay.events.batches import split_batches
 from kfast.log_replay.events.events import LogEvent
 from kfast.log_replay.events.unclean_topics import unclean_topics
 from kfast.log_replay.log_files import read_logs
@@ -30,6 +31,14 @@ REASSIGNED = """\
 replicas 2,1 (kafka.controller.KafkaController)
 [2021-05-01 10:00:09,021] INFO [Controller id=1] Handling reassignment of partition a-0 to new \
 replicas 3 (kafka.controller.KafkaController)
+"""
+CHECKED = """\
+[2021-05-01 10:00:09,001] TRACE [Controller id=1] Checking need to trigger auto leader balancing \
+(kafka.controller.KafkaController)
+[2021-05-01 10:00:09,002] DEBUG [Controller id=1] Topics not in preferred replica for broker 1 \
+Map(a-0 -> Vector(1, 2)) (kafka.controller.KafkaController)
+[2021-05-01 10:00:10,001] INFO [Controller id=1] Starting preferred replica leader election for \
+partitions {elected} (kafka.controller.KafkaController)
 """
 RAISED = """\
 [2021-05-01 10:00:09,006] INFO [Controller id=1] Updated leader epoch for partition a-1 to 3 \
@@ -88,6 +97,29 @@ def test_one_node_of_reassignments_is_one_event(tmp_path):
     events = [event for event in script_of(tmp_path, READY + REASSIGNED) if not event.inferred]
     assert [event.kind for event in events] == ["reassign"]
     assert list(events[0].fields["targets"].items()) == [(("a", 1), (2, 1)), (("a", 0), (3,))]
+
+
+@pytest.mark.parametrize(("elected", "trigger"), [("a-0", "AutoTriggered"), ("a-1", "ZkTriggered")])
+def test_a_check_for_unbalanced_leaders_elects_what_it_has_listed(elected, trigger, tmp_path):
+    """Up to 2.3 an election does not say who asks for it; somebody may do so right after a check.
+
+    Kafka 1.1, KafkaController.scala, `checkAndTriggerAutoLeaderRebalance`.
+    """
+    events = script_of(tmp_path, READY + CHECKED.format(elected=elected))
+    assert [event.fields["trigger"] for event in events if event.kind == "election"] == [trigger]
+
+
+def test_an_event_of_the_same_millisecond_does_not_divide_a_request(tmp_path):
+    """Partitions of one UpdateMetadata are logged in one go, perhaps with another time each."""
+    statements = statements_of(tmp_path, "", "".join(
+        f"[2021-05-01 10:00:09,00{ms}] TRACE [Controller id=1 epoch=4] Sending UpdateMetadata "
+        "request PartitionState(controllerEpoch=4, leader=1, leaderEpoch=2, isr=[1, 2], "
+        "zkVersion=7, replicas=[1, 2], offlineReplicas=[]) to brokers Set(1, 2) for partition "
+        f"a-{ms} (state.change.logger)\n" for ms in (1, 3)
+    ))
+    end = statements[1].entry.time
+    n_batches = [len(split_batches(statements, range(2), [mark])) for mark in (end - 1, end)]
+    assert n_batches == [2, 1]
 
 
 def test_a_reassignment_that_ends_at_once_announces_its_partition(tmp_path):

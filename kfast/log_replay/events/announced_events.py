@@ -82,6 +82,7 @@ class _Writer:
         self.unnamed: list[LogEvent] = []
         self.answers: list[Answer] = []
         self.answered = -1
+        self.unbalanced: set[Partition] | None = None
         self.elected_until: int | None = None
         self.restarts = [
             statements[n].entry.time for n in term.statements
@@ -114,6 +115,8 @@ class _Writer:
                 self._failover(number)
             elif statement.kind == "scheduler_started":
                 self.elected_until = statement.entry.time
+            elif statement.kind in ("not_preferred", "not_preferred_any"):
+                self.unbalanced = {*(self.unbalanced or ()), *statement.fields["partitions"]}
             elif statement.kind in MARKS:
                 made = MARKS[statement.kind](statement)
                 if made is not None:
@@ -150,14 +153,17 @@ class _Writer:
         return not self.events or self.events[-1].at < self.answered
 
     def _with_trigger(self, fields: dict[str, Any], statement: Statement) -> dict[str, Any]:
-        """Up to 2.3 an election does not say its trigger: the check that it follows right away."""
+        """Up to 2.3 an election does not say its trigger: the check that it follows right away.
+
+        A check elects leaders of what it has listed, where its log has these lines.
+        """
         if fields.get("trigger") != "":
             return fields
         last = self.events[-1] if self.events else None
         follows = last is not None and statement.entry.time - last.time < BALANCE_MS and (
             last.kind == "rebalance"
             or (last.kind == "election" and last.fields["trigger"] == "AutoTriggered")
-        )
+        ) and (self.unbalanced is None or self.unbalanced.issuperset(fields["partitions"]))
         return {**fields, "trigger": "AutoTriggered" if follows else "ZkTriggered"}
 
     def _add(self, kind: str, number: int, fields: dict[str, Any]) -> LogEvent:
@@ -166,6 +172,8 @@ class _Writer:
             time - self.events[-1].time < 1000
         ):
             return self.events[-1]
+        if kind == "rebalance":
+            self.unbalanced = None
         event = LogEvent(kind, time, number, fields, self.term)
         self.events.append(event)
         return event

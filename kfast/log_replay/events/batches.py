@@ -112,9 +112,10 @@ def split_batches(
         answering = _answering(statement)
         ends = ends or (answering is not None and answering != answered)
         goes_on = stage == LEADS and now == METADATA  # One follows the other in every call.
+        in_one_go = one and stage == METADATA  # No mark of the same millisecond stands in between.
+        n_marks = (bisect.bisect_left if in_one_go else bisect.bisect_right)(marks, time)
         if not found or ends or time - found[-1].end > PAUSE_MS or (
-            not goes_on
-            and bisect.bisect_right(marks, time) > bisect.bisect_right(marks, found[-1].end)
+            not goes_on and n_marks > bisect.bisect_right(marks, found[-1].end)
         ):
             found.append(Batch(time, time))
             recipients = {}
