@@ -17,7 +17,10 @@ from kfast.log_replay.engine.simulation import Simulation
 from kfast.log_replay.events.announced_events import write_script
 from kfast.log_replay.events.events import LogEvent
 from kfast.log_replay.events.unclean_topics import unclean_topics
+from kfast.log_replay.histories.isr_writes import Mention, writes_of
+from kfast.log_replay.histories.stretches import Stretch
 from kfast.log_replay.log_files import read_logs
+from kfast.log_replay.lookahead.clusters import Cluster
 from kfast.log_replay.lookahead.isr_changes import name_isr_changes
 from kfast.log_replay.lookahead.last_isr_members import note_survivors
 from kfast.log_replay.report.replay import replay
@@ -318,3 +321,26 @@ def test_an_isr_change_right_before_an_event_leaves_it_its_requests(tmp_path):
     events = write_script(statements, find_terms(statements)[0])
     assert [event.kind for event in events[1:]] == ["hidden_isr", "shutdown"]
     assert [len(event.batches) for event in events[1:]] == [1, 1]
+
+
+CREATED = Mention(1, frozenset({1, 2}), 0, 0, created=True, leader=1)
+SHRUNK = Mention(11, frozenset({1}), 1, None, frozenset({1}), leader=-1)
+"""A controller took replica 1 out, which stays in the ISR without leading. Seen on 2.6.3."""
+
+
+@pytest.mark.parametrize(("mentions", "writes"), [
+    ([SHRUNK], [((1,), 1)]),
+    ([SHRUNK._replace(leader=1, left=frozenset({2}))], []),
+    ([SHRUNK._replace(leader=1, left=frozenset({2}), leader_epoch=0)], [((1,), 1)]),
+    ([SHRUNK._replace(isr=frozenset({1, 2}), ahead=0), SHRUNK._replace(number=21, ahead=2)],
+     [((1, 2), 2)]),
+    ([SHRUNK._replace(number=21, leader_epoch=2, ahead=0)], []),
+])
+def test_a_line_of_who_left_the_isr_tells_what_a_leader_had_written(mentions, writes):
+    """It has no version up to 2.6; where it says that nobody leads, no leader writes any more."""
+    gone, back = (event("brokers", time, added=(), deleted=(), bounced=()) for time in (10, 20))
+    gone.at, back.at = 10, 20
+    stretch = Stretch(Cluster(0, [], [], [event("resume", 0), gone, back]), [], 0, 3)
+    found = writes_of(stretch, ("t", 0), [CREATED, *mentions], in_isr=False)
+    assert [(tuple(sorted(write.isr)), write.times) for write in found] == writes
+    assert {write.place for write in found} <= {1}

@@ -174,8 +174,13 @@ def event(kind, time, **said):
 
 @pytest.fixture
 def simulation():
+    """One partition of a controller of 2.0."""
+    return simulation_of("zk-2.0")
+
+
+def simulation_of(profile):
     """One partition on brokers 1 and 2 of three, led by 1."""
-    made = Simulation("zk-2.0")
+    made = Simulation(profile)
     first = event("resume", 0, registered={1: 0, 2: 0, 3: 0})
     possibility = Possibility(("t", 0), 0)
     start = Start(first, "", 1, (1, 2), (1, 2), 5, 7, 4)
@@ -206,6 +211,18 @@ def test_an_election_reads_what_a_leader_wrote(simulation):
     run(simulation, event("brokers", 2, added=(), bounced=(), deleted=(1,), live=(2, 3)))
     assert simulation.state.leadership(0).isr == (1,)
     assert simulation.unread == {}
+
+
+def test_a_record_that_a_controller_takes_over_keeps_its_stored_epoch():
+    """A replica that a leader took out is not in the ISR any more: nothing is stored anew."""
+    simulation = simulation_of("zk-2.4")
+    failover = event("failover", 2, registered={1: 0, 3: 0})
+    failover.term = Term(3, 0, 0, epoch=5)
+    run(simulation, event("isr_written", 1, updates={("t", 0): (1,)}))
+    run(simulation, failover)
+    assert simulation.state.leadership(0).controller_epoch == 5
+    run(simulation, event("isr", 3, partitions=(("t", 0),), notified=True, updates={}))
+    assert simulation.state.leadership(0).controller_epoch == 4
 
 
 def test_a_request_to_a_broker_that_is_gone_is_logged(simulation):

@@ -315,6 +315,7 @@ class Simulation:
         self.state.records["controller_epoch"] = self.stored[:, 1]
         for row, record in self.unread.items():
             self.set_record(row, record)
+            self.stored[row] = record.version, record.controller_epoch
         self.unread = {}
         self.note_writes()
 

@@ -75,7 +75,7 @@ def find_writes(explorer: Explorer, before: World, troubled: Troubled) -> Troubl
     in_isr = explorer.world.simulation.controller.profile.rebalances_in_isr
     writes = [
         write for partition, mentions in _mentions(explorer, stretch, set(troubled)).items()
-        for write in _writes(
+        for write in writes_of(
             stretch, partition, mentions if partition in born else
             _with_base(explorer, before, stretch, partition, mentions), in_isr,
         )
@@ -190,7 +190,7 @@ def _with_base(
     return [*base, *mentions]
 
 
-def _writes(
+def writes_of(
     stretch: Stretch, partition: Partition, mentions: Sequence[Mention], in_isr: bool
 ) -> list[Write]:
     """Writes of a partition that the lines give away."""
@@ -198,6 +198,7 @@ def _writes(
     found: list[Write] = []
     last: Mention | None = None
     lead: int | None = None
+    last_led: tuple[int, int, frozenset[int]] | None = None
     guessed: tuple[Write, tuple[int, frozenset[int]]] | None = None
     owners = [event.at for event in stretch.events]
     seen: set[tuple[int, frozenset[int]]] = set()
@@ -215,6 +216,8 @@ def _writes(
             isr |= mention.left or _taken_out(stretch, owners, mention, last)
             if mention.leader == -1 and last.leader is not None and not mention.isr <= last.isr:
                 isr |= last.isr & {last.leader}  # It wrote the ISR, so it was in it.
+            if mention.leader == -1 != last.leader:
+                last_led = last.number, mention.number, isr
         times = 0
         if mention.ahead is not None:
             known = lead if lead is not None else mention.ahead
@@ -225,15 +228,19 @@ def _writes(
             ):
                 guessed[0].times += times  # This line tells how many writes it took.
                 times = 0
+        elif mention.leader_epoch == last.leader_epoch + (moved and bool(mention.left)):
+            times = int(isr != last.isr)  # No controller wrote, or one that says who left.
         elif not isr <= last.isr and not (unclean and moved and len(isr) == 1):
             times = 1
         if mention.ahead is None and times and lead is not None:
             lead += times
         changes = mention.isr != last.isr if not moved else not isr <= last.isr or times > 1
         if 1 <= times <= MOST_WRITES and (changes or times > 1 or mention.isr < last.isr):
+            since, number = last.number, mention.number
+            if last.leader == -1 and last_led is not None:
+                since, number, isr = last_led  # From then on there is no leader that may write.
             found.append(Write(
-                partition, isr, times,
-                _place(stretch, owners, partition, last.number, mention.number, in_isr),
+                partition, isr, times, _place(stretch, owners, partition, since, number, in_isr),
                 None if mention.ahead is None else
                 (mention.leader_epoch, mention.leader_epoch + mention.ahead),
             ))
