@@ -68,11 +68,13 @@ def test_a_new_controller_may_find_partitions_without_a_record(version, tmp_path
     assert line["verdict"] == "predicted"
 
 
+@pytest.mark.parametrize("is_paused", [False, True])
 @pytest.mark.parametrize("version", ["2.8", "3.9"])
-def test_a_controller_may_die_within_an_event(version, tmp_path):
+def test_a_controller_may_die_within_an_event(version, is_paused, tmp_path):
     """What it has not decided by then is undone, and not missing: the next one decides it.
 
-    Seen on 2.4.1: killed between the requests to a broker that is back and the elections.
+    Seen on 2.4.1: killed between the requests to a broker that is back and the elections; and on
+    2.7.2: paused within a reassignment, it resigned when another controller had been elected.
     """
     logged = begin(version)
     log, state = logged.log, logged.state.copy()
@@ -85,6 +87,9 @@ def test_a_controller_may_die_within_an_event(version, tmp_path):
     following = LoggedController(state, version, trace=True)
     following.log.files, following.log.time_ms = log.files, log.time_ms
     following.fail_over(1)
+    if is_paused:
+        following.log.write(3, "controller", "INFO [Controller id=3] Resigned "
+                            "(kafka.controller.KafkaController)")
     following.change_brokers(started=[2])
     found = replayed(following, tmp_path)
     assert wrong(found) == []

@@ -396,10 +396,14 @@ def _note_silences(
 
 
 def _note_cut(terms: Sequence[Term], events: Sequence[LogEvent]) -> None:
-    """Mark the last event of each controller that did not end it: it may have died within."""
+    """Mark the last event of each controller that may not have ended it.
+
+    It died within, or resigned later than another one was elected.
+    """
     last = {id(event.term): event for event in events if event.kind != "resume"}
-    for term in terms[:-1]:
-        if id(term) in last and (term.refused or not term.resigned):
+    for term, following in itertools.pairwise(terms):
+        is_over = term.resigned and (term.closed or 0) <= following.start
+        if id(term) in last and (term.refused or not is_over):
             last[id(term)].fields["cut"] = True
 
 
