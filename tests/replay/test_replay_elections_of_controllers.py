@@ -191,6 +191,48 @@ def test_a_request_that_a_controller_could_not_send_is_of_its_own_term(tmp_path)
     assert wrong(found) == []
 
 
+def test_a_sender_of_a_controller_that_is_over_has_the_epochs_from_then(tmp_path):
+    """A broker has registered again when another controller is elected. Seen on 2.7.2."""
+    logged = begin("2.8")
+    epoch = int(logged.state.controller_epoch)
+    logged.change_brokers(bounced=[3])
+    logged.die(3)
+    logged.fail_over(2)
+    logged.log.write(3, "controller", f"WARN [RequestSendThread controllerId=3] Controller 3 epoch "
+                     f"{epoch} fails to send request (type: UpdateMetadataRequest=, "
+                     f"controllerId=3, controllerEpoch={epoch}, brokerEpoch=1, "
+                     "partitionStates=[], liveBrokers=) to broker b:9092 (id: 3 rack: null). "
+                     "Reconnecting to broker. (kafka.controller.RequestSendThread)")
+    logged.change_brokers(started=[3])
+    assert wrong(replayed(logged, tmp_path)) == []
+
+
+def test_an_assignment_that_another_controller_announced_is_not_the_next_that_is_stored(tmp_path):
+    """It lost its session when it had stored it, and the next one ends the reassignment.
+
+    Kafka 2.7, KafkaController.scala, `updateReplicaAssignmentForPartition`. Seen on 2.7.2.
+    """
+    logged = begin("2.8")
+    logged.create_topics({"fresh": [[1, 2]]})
+    logged.log.pause()
+    logged.log.write(3, "controller", "DEBUG [Controller id=3] Updating assignment of partition "
+                     "calm-0 from ReplicaAssignment(replicas=1,2, addingReplicas=, "
+                     "removingReplicas=) to ReplicaAssignment(replicas=3,1,2, addingReplicas=3, "
+                     "removingReplicas=) (kafka.controller.KafkaController)")
+    moving = read_state("""
+        partition  ar     isr  leader  epoch  adding  removing  state
+        calm-0     3,1,2  1,2  1       4      3       -         ONLINE
+        other-0    2,1    2,1  2       4      -       -         ONLINE
+        fresh-0    1,2    1,2  1       0      -       -         ONLINE
+    """, brokers=[1, 2, 3], controller_id=-1)
+    moving.controller_epoch = moving.epoch_store_version = logged.state.controller_epoch
+    following = LoggedController(moving, "2.8", trace=True)
+    following.log.files, following.log.time_ms = logged.log.files, logged.log.time_ms
+    following.fail_over(2)
+    following.catch_up([3], (("calm", 0), (3, 1, 2)))
+    assert wrong(replayed(following, tmp_path)) == []
+
+
 @pytest.mark.parametrize("version", ["2.8", "3.9"])
 def test_reassignments_that_go_on_have_requests_of_their_own(version, tmp_path):
     """A new controller resumes two of them: each raises its epoch and sends for itself.

@@ -62,7 +62,7 @@ class ClusterView:
     unnamed : frozenset of str
         Topics of which no line names a partition.
     updating : dict
-        Assignments that were announced and are not stored yet.
+        Assignments that were announced and are not stored yet, by the `id` of the term.
     queued : dict
         Topics that have been queued for deletion, by the `id` of the term.
     epoch_version_lag : int or None
@@ -84,7 +84,7 @@ class ClusterView:
     stated_at: dict[Partition, int] = field(default_factory=dict)
     hidden_changes: list[int] = field(default_factory=list)
     unnamed: frozenset[str] = frozenset()
-    updating: dict[Partition, Assigned] = field(default_factory=dict)
+    updating: dict[tuple[int, Partition], Assigned] = field(default_factory=dict)
     queued: dict[int, frozenset[str]] = field(default_factory=dict)
     epoch_version_lag: int | None = None
 

@@ -247,13 +247,13 @@ def _once_each(_view: ClusterView, line: Statement) -> Iterator[Claim]:
 
 def _updating(view: ClusterView, line: Statement) -> Iterator[Claim]:
     yield from _once_each(view, line)
-    view.updating[line.fields["partition"]] = line.fields["after"]
+    view.updating[id(view.term), line.fields["partition"]] = line.fields["after"]
 
 
 def _stored(view: ClusterView, line: Statement) -> Iterator[Claim]:
     """From 2.4 on, a stored assignment is the one that the line before announces, if one does."""
     partition, logged = line.fields["partition"], line.fields["assignment"]
-    announced = view.updating.pop(partition, None)
+    announced = view.updating.pop((id(view.term), partition), None)
     if announced is not None:
         for field, value in announced._asdict().items():
             yield Claim(field, name_of(partition), getattr(logged, field), value)

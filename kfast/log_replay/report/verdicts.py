@@ -416,6 +416,8 @@ def _true_epochs(
     for number in cluster.lines:
         line = statements[number]
         term = cluster.term_of.get(number, last_term)
+        if term is not None and last_term is not None and term.start < last_term.start:
+            continue  # A sender ends later than its controller: it has the epochs from then.
         if term is not last_term and term is not None and not term.follows:
             for some in runs.values():
                 some.append([])
