@@ -297,6 +297,26 @@ def test_a_reassignment_after_an_election_is_not_one_that_goes_on(tmp_path):
     assert event.fields["targets"] == {("calm", 0): (1, 2)}
 
 
+def test_a_new_controller_may_find_a_reassignment_to_the_replicas_there_are(tmp_path):
+    """It is in ZooKeeper, and no assignment names it: the leader epoch rises. Seen on 3.2.3.
+
+    Kafka 3.2, KafkaController.scala, `initializePartitionReassignments`.
+    """
+    logged = begin("2.8")
+    file = logged.log.files["broker-3/controller.log"]
+    n_before = len(file) - 1
+    logged.log.pause = lambda: None
+    logged.reassign("calm", 0, [1, 2])
+    starts, updating, stored, *_ = file[n_before:]
+    assert ("scheduler" in starts, "Updating" in updating, "Success" in stored) == (True,) * 3
+    del file[n_before : n_before + 3]  # Nothing is stored where it is the same.
+    logged.log.write(3, "controller", "INFO [Controller id=3] Starting the controller scheduler "
+                     "(kafka.controller.KafkaController)")
+    found = replayed(logged, tmp_path)
+    assert wrong(found) == []
+    assert found.counts["missing"] == 0
+
+
 def test_a_request_has_also_the_partitions_of_refused_proposals(tmp_path):
     """A leader asks for an ISR with an old leader epoch: no line names it, the request has it.
 

@@ -255,16 +255,19 @@ class _Writer:
         return self.statements[number].entry.time - last.entry.time > SEPARATE_MS
 
     def _reassign_at_once(self, number: int, statement: Statement) -> None:
-        """From 2.4 on no line announces a reassignment to the replicas there are: it only ends."""
+        """From 2.4 on no line announces a reassignment to the replicas there are: it only ends.
+
+        A new controller may find it in ZooKeeper.
+        """
         partition = statement.fields["partition"]
-        if self._resumes(statement) or partition in self.moving or (
-            "replicas" not in statement.fields
-        ):
+        if partition in self.moving or "replicas" not in statement.fields:
             return
-        self.moving.add(partition)
-        self._add("reassign", number, {
-            "targets": {partition: distinct(statement.fields["replicas"])}, "waits": False,
-        })
+        targets = {partition: distinct(statement.fields["replicas"])}
+        if not self._resumes(statement):
+            self.moving.add(partition)
+            self._add("reassign", number, {"targets": targets, "waits": False})
+        elif self._is_failing_over():
+            self.events[-1].fields.setdefault("targets", {}).update(targets)
 
     def _resumes(self, statement: Statement) -> bool:
         """Whether a failover, or brokers that are back, may have a reassignment go on.
