@@ -55,6 +55,14 @@ RAISED = """\
 [2021-05-01 10:0{minute}:00,005] INFO [Controller id=1] Updated leader epoch for partition a-0 to \
 {minute}, zkVersion={minute} (kafka.controller.KafkaController)
 """
+BACK = """\
+[2021-05-01 10:02:00,001] INFO [Controller id=1] Newly added brokers: 3, deleted brokers: , \
+bounced brokers: , all live brokers: 1,2,3 (kafka.controller.KafkaController)
+"""
+EPOCHS = """\
+[2021-05-01 10:02:00,004] INFO [Controller id=1] Updated broker epochs cache: HashMap(1 -> 10, \
+2 -> 20, 3 -> 30) (kafka.controller.KafkaController)
+"""
 DELETING = """\
 [2021-05-01 10:01:00,001] INFO [Controller id=1] Starting topic deletion for topics a \
 (kafka.controller.KafkaController)
@@ -142,6 +150,17 @@ def test_a_reassignment_to_the_target_that_there_is_only_raises_the_leader_epoch
     assert [event.fields["targets"] for event in events if event.kind == "reassign"] == [
         {("a", 0): (3, 1)} for _ in minutes
     ]
+
+
+@pytest.mark.parametrize(("is_over", "kinds"), [
+    (False, ["reassign", "brokers"]), (True, ["reassign", "brokers", "reassign"]),
+])
+def test_a_change_of_brokers_ends_with_their_epochs(tmp_path, is_over, kinds):
+    """A leader epoch that rises within it is of a reassignment that goes on, else of a new one."""
+    lines = RAISED.format(minute=1) + BACK + EPOCHS * is_over + RAISED.format(minute=2)
+    statements = statements_of(tmp_path, READY + STORED + lines)
+    events = write_script(statements, find_terms(statements)[0])
+    assert [event.kind for event in events if event.kind != "resume"] == kinds
 
 
 def test_answers_name_the_replicas_that_brokers_deleted(tmp_path):

@@ -84,6 +84,7 @@ class _Writer:
         self.answered = -1
         self.unbalanced: set[Partition] | None = None
         self.elected_until: int | None = None
+        self.ended: LogEvent | None = None
         self.restarts = [
             statements[n].entry.time for n in term.statements
             if statements[n].kind == "deletion_started"
@@ -115,6 +116,8 @@ class _Writer:
                 self._failover(number)
             elif statement.kind == "scheduler_started":
                 self.elected_until = statement.entry.time
+            elif statement.kind == "broker_epochs" and not statement.fields["initial"]:
+                self.ended = self.events[-1] if self.events else None
             elif statement.kind in ("not_preferred", "not_preferred_any"):
                 self.unbalanced = {*(self.unbalanced or ()), *statement.fields["partitions"]}
             elif statement.kind in MARKS:
@@ -275,7 +278,7 @@ class _Writer:
         An election of the controller has all of them go on, and lines then name the assignments.
         """
         last = self.events[-1] if self.events else None
-        if last is None or statement.entry.time - last.time >= COVERED_MS:
+        if last is None or last is self.ended or statement.entry.time - last.time >= COVERED_MS:
             return False
         if last.kind == "failover":
             return self._is_failing_over()
