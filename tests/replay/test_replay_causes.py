@@ -282,6 +282,25 @@ def test_a_reassignment_may_end_within_the_election_of_a_controller():
     assert predicted == ["OnlineReplica", "OfflineReplica", "OnlineReplica", MISSING]
 
 
+def test_what_the_node_asks_for_comes_before_what_goes_on():
+    """Kafka 2.5, KafkaController.scala, `maybeResumeReassignments`."""
+    simulation = Simulation("zk-2.5")
+    first = event("resume", 0, registered={1: 0, 2: 0, 3: 0})
+    added = []
+    for number in (0, 1):
+        possibility = Possibility(("t", number), 0)
+        start = Start(first, "", 1, (1, 2), (1, 2), 5, 7, 4)
+        added.append((possibility, with_states(row_of(possibility, start), {1, 2, 3})))
+    simulation.rebuild(set(), added)
+    run(simulation, first)
+    run(simulation, event("reassign", 1, targets={("t", 0): (1, 2, 3)}))
+    run(simulation, event("failover", 2, registered={1: 0, 2: 0, 3: 0},
+                          targets={("t", 1): (1, 2, 3)}))
+    raised = {row: simulation.items_of(row, "raised")[-1] for row in (0, 1)}
+    assert {item.event.kind for item in raised.values()} == {"failover"}
+    assert raised[1].step < raised[0].step
+
+
 def four_lines_a_millisecond(logged):
     """Let time go by more slowly."""
     for lines in logged.log.files.values():

@@ -399,3 +399,29 @@ def test_rules_tell_releases_apart_whose_wording_is_the_same(version, profile, t
     found = replayed(logged, tmp_path)
     assert wrong(found) == []
     assert found.profile == profile
+
+
+NODE = ("DEBUG [Controller id=3] Updating assignment of partition calm-0 from "
+        "ReplicaAssignment(replicas=1,2, addingReplicas=, removingReplicas=) to "
+        "ReplicaAssignment(replicas=1,2,3, addingReplicas=3, removingReplicas=) "
+        "(kafka.controller.KafkaController)")
+
+
+@pytest.mark.parametrize(("place", "kinds"), [(-1, ["failover"]), (None, ["failover", "reassign"])])
+def test_a_new_controller_reads_the_node_of_reassignments(place, kinds, tmp_path):
+    """Before its scheduler starts, an assignment that it changes is part of its election.
+
+    Kafka 2.5, KafkaController.scala, `initializePartitionReassignments`. Seen on 2.5.1.
+    """
+    logged = begin("2.4")
+    lines = logged.log.files["broker-3/controller.log"]
+    assert "Starting the controller scheduler" in lines[-1]
+    stamp = lines[-1].split("]")[0]
+    lines.insert(len(lines) if place is None else place, f"{stamp}] {NODE}")
+    logged.log.save(tmp_path)
+    logs = read_logs(tmp_path)
+    statements, _ = understand(logs, Steps(None, len(logs.entries)))
+    (term,) = find_terms(statements)
+    events = write_script(statements, term)
+    assert [event.kind for event in events] == kinds
+    assert events[-1].fields["targets"] == {("calm", 0): (1, 2, 3)}

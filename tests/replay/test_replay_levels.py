@@ -16,7 +16,7 @@ import pytest
 
 import kfast
 from kfast.log_replay import replay
-from kfast.log_replay.comparison.facts import BELOW_LEVEL, UNASSIGNED
+from kfast.log_replay.comparison.facts import BELOW_LEVEL, UNASSIGNED, WRITTEN
 from kfast.log_replay.histories import exploration, stretches
 from tests.replay.test_replay_random import tell_at_random
 from tests.support.log_writer import LoggedController
@@ -620,3 +620,110 @@ def test_what_is_left_behind_early_would_not_have_won(changed, tmp_path, monkeyp
         answers.append((found.counts, found.facts.to_pylist(), found.timeline.to_pylist()))
     assert all(answer == answers[0] for answer in answers)
     assert bool(answers[0][0]["contradicted"]) == changed
+
+
+def hidden_isr(version: str) -> LoggedController:
+    """Brokers of a log without requests: one comes back into an ISR, and no line says so."""
+    logged = LoggedController(
+        read_state(NOTHING_YET, brokers=[1, 2, 3, 4, 5], controller_id=-1), version
+    )
+    logged.fail_over(5)
+    logged.change_brokers(failed=[1])
+    logged.create_topics({"t": [[3, 1, 2]], "lost": [[4]]})
+    logged.change_brokers(failed=[4])
+    logged.change_brokers(started=[1])
+    logged.catch_up([1])
+    return logged
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.4"])
+def test_an_election_fails_for_certain_where_no_live_replica_may_be_in_the_isr(version, tmp_path):
+    """What a leader wrote is below INFO, so a failure that is not logged need not be missing."""
+    logged = hidden_isr(version)
+    logged.change_brokers(failed=[2])
+    logged.change_brokers(failed=[3])
+    logged.change_brokers(started=[2])
+    folder = traced_below_info(logged, tmp_path)
+    found = replay(folder, profile=f"zk-{version}")
+    assert (found.counts["contradicted"], found.counts["missing"]) == (0, 0)
+    file = folder / "broker-5" / "state-change.log"
+    lines = file.read_text().splitlines(keepends=True)
+    failed = [at for at, line in enumerate(lines) if "partition lost-0 from Offline" in line]
+    del lines[failed[1]]
+    file.write_text("".join(lines))
+    assert replay(folder, profile=f"zk-{version}").counts["missing"] == 1
+
+
+def test_an_election_that_no_line_states_gives_away_who_was_in_the_isr(tmp_path):
+    """Without one the partition has no leader, and its epoch rises once more when it is back."""
+    logged = hidden_isr("2.4")
+    logged.change_brokers(failed=[2])
+    logged.change_brokers(failed=[3])
+    logged.change_brokers(started=[3])
+    for target in ([3, 1, 2, 4], [3, 2, 1, 4], [3, 1, 2, 4]):
+        logged.reassign("t", 0, target)
+    found = replay(traced_below_info(logged, tmp_path), profile="zk-2.4")
+    assert [str(one) for one in found.contradictions] == []
+    facts = [row for row in found.facts.to_pylist() if row["subject"] == "t-0"]
+    epochs = [row for row in facts if row["kind"] == "leader epoch"]
+    assert [row["verdict"] for row in epochs] == ["predicted"] * len(epochs)
+
+
+COULD_NOT_SEND = (
+    "WARN [RequestSendThread controllerId=5] Controller 5 epoch 4 fails to send request "
+    "(type: UpdateMetadataRequest=, controllerId=5, controllerEpoch=4, brokerEpoch={epoch}, "
+    "partitionStates=[UpdateMetadataPartitionState(topicName='b', partitionIndex=0, "
+    "controllerEpoch=4, leader=3, leaderEpoch=1, isr=[3, 1], zkVersion=2, replicas=[2, 3, 1], "
+    "offlineReplicas=[2])], liveBrokers=) to broker b:9092 (id: 2 rack: null). Reconnecting to "
+    "broker. (kafka.controller.RequestSendThread)"
+)
+
+
+def test_a_request_that_could_not_be_sent_tells_an_unlogged_isr(tmp_path):
+    """It has the record; the shutdown wrote none, and a preferred election may fail up to 2.5.
+
+    Kafka 2.5, KafkaController.scala, `checkAndTriggerAutoLeaderRebalance`. Seen on 2.5.1.
+    """
+    logged = LoggedController(
+        read_state(NOTHING_YET, brokers=[1, 2, 3, 4, 5], controller_id=-1), "2.4"
+    )
+    logged.fail_over(5)
+    logged.change_brokers(failed=[1])
+    logged.create_topics({"b": [[2, 3, 1]]})
+    logged.change_brokers(started=[1])
+    logged.catch_up([1])
+    logged.change_brokers(failed=[2])
+    logged.change_brokers(started=[2])
+    logged.shut_down(2)
+    logged.log.write(5, "controller", COULD_NOT_SEND.format(
+        epoch=logged.controller.registered_epoch(2)
+    ))
+    logged.change_brokers(failed=[2])
+    logged.change_brokers(started=[2])
+    logged.rebalance()
+    found = replay(traced_below_info(logged, tmp_path), profile="zk-2.4")
+    assert [str(one) for one in found.contradictions] == []
+    facts = {row["kind"]: row for row in found.facts.to_pylist() if row["subject"] == "b-0"}
+    assert (facts["isr"]["verdict"], facts["isr"]["reason"]) == ("adopted", WRITTEN)
+    assert facts["transition"]["verdict"] == "predicted"
+
+
+def test_a_reassignment_goes_on_after_a_change_between_two_controllers(tmp_path):
+    """The record is another one then, the replicas that are being added are not. Seen on 2.4.1."""
+    logged = hidden_isr("2.4")
+    logged.change_brokers(failed=[2])
+    logged.reassign("t", 0, [3, 1, 2, 4])
+    logged.die(5)
+    logged.die(3)
+    logged.fail_over(1)
+    epoch = logged.state.leadership(logged.log.row("t", 0)).leader_epoch
+    lines = logged.log.files["broker-1/controller.log"]
+    lines.insert(-1, f"{lines[-1].split(']')[0]}] INFO [Controller id=1] Updated leader epoch for "
+                 f"partition t-0 to {epoch} (kafka.controller.KafkaController)")
+    for target in ([3, 2, 1, 4], [3, 1, 2, 4]):
+        logged.reassign("t", 0, target)
+    found = replay(traced_below_info(logged, tmp_path), profile="zk-2.4")
+    verdicts = [row["verdict"] for row in found.facts.to_pylist()
+                if (row["subject"], row["kind"]) == ("t-0", "leader epoch")]
+    assert verdicts == ["predicted", "adopted", "predicted", "predicted"]
+    assert found.counts["missing"] == 0

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
+from kfast.log_replay.comparison.cluster_claims import ClusterView
 from kfast.log_replay.comparison.facts import (
     NOT_COVERED,
     NOT_WRITTEN,
@@ -218,14 +219,14 @@ class Decisions:
         self.n_due = 0
         self.missing: Counter[int] = Counter()
 
-    def note(self, ran: Ran, what: str, simulation: Simulation) -> None:
+    def note(self, ran: Ran, what: str, view: ClusterView) -> None:
         """Take down what an event decided; `what` describes it."""
         if ran.event.kind == "hidden_isr":  # Its only line is the one that it was inferred from.
             return
-        guessed = self._guessed_steps(ran, simulation)
+        guessed = self._guessed_steps(ran, view.world.simulation)
         due = [
-            one._replace(why_unknown=UNASSIGNED if one.step in guessed else "")
-            for one in _due(ran, simulation) if self.lines.levels[one.kind]
+            one._replace(why_unknown=UNASSIGNED) if one.step in guessed else one
+            for one in _due(ran, view) if self.lines.levels[one.kind]
         ]
         if due:
             self.due.append((ran.event, what, due))
@@ -305,7 +306,8 @@ def _around(numbers: Sequence[int], at: int) -> tuple[int, int]:
 # --- what an event decides ------------------------------------------------------------------------
 
 
-def _due(ran: Ran, simulation: Simulation) -> Iterator[Due]:
+def _due(ran: Ran, view: ClusterView) -> Iterator[Due]:
+    simulation = view.world.simulation
     shrinks: dict[tuple[int, int, Any], list[Item]] = {}
     for row, item in ran.made:
         kind = _kind_of(item)
@@ -318,7 +320,10 @@ def _due(ran: Ran, simulation: Simulation) -> Iterator[Due]:
             if len(alternatives) > 1:
                 continue
         name = name_of(simulation.possibility[row].partition)
-        yield Due(item.step, kind, partial(_texts, name, item), alternatives)
+        yield Due(
+            item.step, kind, partial(_texts, name, item), alternatives,
+            why_unknown=_why_unsure(view, row, item),
+        )
     for sending in ran.sendings:
         at, step = sending.step, (ran.event.number, sending.step)
         yield Due(at, "sent_update_metadata", partial(
@@ -334,6 +339,18 @@ def _due(ran: Ran, simulation: Simulation) -> Iterator[Due]:
             yield Due(at, "sent_stop_replica", partial(
                 _request_texts, "StopReplica", f"broker {broker}", f"{n} replicas",
             ), requests=[("stops", delete, broker, *step) for delete in (None, True, False)])
+
+
+def _why_unsure(view: ClusterView, row: int, item: Item) -> str:
+    """Why an election need not have failed: a live replica may be back in the ISR unseen."""
+    simulation = view.world.simulation
+    record = simulation.stored_record(row)
+    if item.key[:2] != ("failed", None) or record is None:
+        return ""
+    live = simulation.registered & set(simulation.state.assignment(row).replicas)
+    if live <= set(record.isr):
+        return ""
+    return view.why_unknown([simulation.possibility[row].partition])
 
 
 DECISION_OF = {

@@ -154,6 +154,7 @@ class Explorer:
         for parent in parents:
             partition, before = parent.partition, None
             replicas = self.cluster.assignments.get(partition, ())
+            adding, removing = self.cluster.moving.get(partition, ((), ()))
             is_born = not parent.starts and parent.creation is None
             if is_born:
                 reason = BEFORE
@@ -162,12 +163,16 @@ class Explorer:
                 if partition in self.undecided:
                     reason = BEFORE
                 rows = simulation.rows_of(partition)
-                replicas = simulation.state.assignment(rows[0]).replicas if rows else replicas
+                if rows:
+                    assigned = simulation.state.assignment(rows[0])
+                    replicas, adding, removing = (
+                        assigned.replicas, assigned.adding, assigned.removing
+                    )
                 if rows and not any(parent.unknown()[:2]):
                     before = simulation.state.leadership(rows[0])
-                replicas = assignments.get(partition, replicas)
+                if partition in assignments:
+                    replicas, adding, removing = assignments[partition], (), ()
             is_open = self.is_unordered(partition) and (is_born or partition in self.undecided)
-            adding, removing = self.cluster.moving.get(partition, ((), ())) if is_born else ((), ())
             recovery = int(is_born and partition in self.cluster.recovering)
             for start, odd in starts_of(replicas, point, reason) if not is_open else (
                 self._unordered_starts(partition, replicas, point, reason, every_order)

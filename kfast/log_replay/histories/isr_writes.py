@@ -21,7 +21,9 @@ from typing import NamedTuple
 from kfast.log_replay.comparison.facts import WRITTEN
 from kfast.log_replay.comparison.worlds import World
 from kfast.log_replay.engine.handlers import MOST_WRITES
+from kfast.log_replay.engine.predictions import Item
 from kfast.log_replay.engine.rows import Possibility
+from kfast.log_replay.engine.simulation import DECIDED
 from kfast.log_replay.events.events import LogEvent, is_hole
 from kfast.log_replay.histories.explorer import Explorer, Troubled
 from kfast.log_replay.histories.stretches import COST, Stretch, before_balancing, go_through
@@ -33,7 +35,8 @@ TIMES = 3
 
 KINDS = frozenset({
     "partition_led", "shrunk", "sent_leader_and_isr_partition", "sent_update_metadata_partition",
-    "isr_record", "all_leaders", "sent_reassignment", "election", "received",
+    "isr_record", "all_leaders", "sent_reassignment", "election", "received", "send_failed",
+    "preferred_done",
 })
 """Lines that tell a record with its ISR, or that one replica is in it."""
 
@@ -73,13 +76,12 @@ def find_writes(explorer: Explorer, before: World, troubled: Troubled) -> Troubl
     first, stretch = explorer.first, explorer.stretch
     born = {p for p in troubled if explorer.cluster.births.get(p) is stretch.point}
     in_isr = explorer.world.simulation.controller.profile.rebalances_in_isr
-    writes = [
-        write for partition, mentions in _mentions(explorer, stretch, set(troubled)).items()
-        for write in writes_of(
-            stretch, partition, mentions if partition in born else
-            _with_base(explorer, before, stretch, partition, mentions), in_isr,
-        )
-    ]
+    writes: list[Write] = []
+    for partition, mentions in _mentions(explorer, stretch, set(troubled), in_isr).items():
+        decided = _decided(explorer, stretch, partition)
+        if partition not in born:
+            mentions = _with_base(explorer, before, stretch, partition, mentions, decided)
+        writes += writes_of(stretch, partition, mentions, in_isr, decided)
     earlier = explorer.cluster.events[first - 1] if first else None
     if earlier is None or is_hole(stretch.point):
         earlier = None
@@ -129,11 +131,12 @@ def _left_out(events: Sequence[LogEvent], partitions: AbstractSet[Partition]) ->
 
 
 def _mentions(
-    explorer: Explorer, stretch: Stretch, partitions: set[Partition]
+    explorer: Explorer, stretch: Stretch, partitions: set[Partition], in_isr: bool
 ) -> dict[Partition, list[Mention]]:
     """Records of some partitions, in the order of the log.
 
-    Automatic balancing elects only a preferred replica that is in the ISR.
+    A preferred replica that is elected is in the ISR; so is one that automatic balancing elects
+    only there (`in_isr`).
     """
     simulation = explorer.world.simulation
     preferred = {p: simulation.preferred(rows[0]) for p, rows in simulation.rows.items() if rows}
@@ -144,13 +147,16 @@ def _mentions(
             continue
         for partition, fields in subjects(line):
             record = fields.get("record")
-            if line.kind == "election" and partition in found and (
-                fields["trigger"] == "AutoTriggered" and preferred.get(partition, -1) >= 0
-            ):
+            elected = -1
+            if line.kind == "preferred_done":
+                elected = fields["leader"]
+            elif line.kind == "election" and in_isr and fields["trigger"] == "AutoTriggered":
+                elected = preferred.get(partition, -1)
+            if elected >= 0 and partition in found:
                 last = found[partition][-1]
-                if preferred[partition] not in last.isr:
+                if elected not in last.isr:
                     found[partition].append(last._replace(
-                        number=number, isr=last.isr | {preferred[partition]}, ahead=None,
+                        number=number, isr=last.isr | {elected}, ahead=None,
                         created=False, left=frozenset(),
                     ))
             if partition not in partitions or record is None or record.isr is None:
@@ -167,13 +173,34 @@ def _mentions(
     return found
 
 
+def _decided(explorer: Explorer, stretch: Stretch, partition: Partition) -> list[Item]:
+    """Records that the controller writes in a stretch, where the first epoch is known."""
+    simulation = explorer.world.simulation
+    return [
+        item for row in simulation.rows_of(partition)
+        if not any(simulation.possibility[row].unknown()[:2])
+        for kind in DECIDED for item in simulation.items_of(row, kind)
+        if item.event in stretch.events and "leader_epoch" in item.fields
+    ]
+
+
 def _with_base(
     explorer: Explorer, before: World, stretch: Stretch, partition: Partition,
-    mentions: list[Mention],
+    mentions: list[Mention], decided: Sequence[Item],
 ) -> list[Mention]:
-    """The record at the beginning of the stretch, as far as it is known, and those that follow."""
+    """The record at the beginning of the stretch, as far as it is known, and those that follow.
+
+    At INFO no line says the record with which a partition is created.
+    """
     simulation = explorer.world.simulation
     base: list[Mention] = []
+    for item in decided:
+        if item.key[:2] == ("led", "NewPartition"):
+            first = item.fields
+            mentions = sorted([*mentions, Mention(
+                item.event.at, frozenset(first["isr"]), first["leader_epoch"],
+                first["version"] - first["leader_epoch"], created=True,
+            )], key=lambda mention: mention.number)
     for row in simulation.rows_of(partition):
         starts = simulation.possibility[row].starts
         if starts and starts[-1].point is stretch.point:
@@ -191,9 +218,13 @@ def _with_base(
 
 
 def writes_of(
-    stretch: Stretch, partition: Partition, mentions: Sequence[Mention], in_isr: bool
+    stretch: Stretch, partition: Partition, mentions: Sequence[Mention], in_isr: bool,
+    decided: Sequence[Item] = (),
 ) -> list[Write]:
-    """Writes of a partition that the lines give away."""
+    """Writes of a partition that the lines give away.
+
+    `decided` are the records that the controller writes, as far as is known by now.
+    """
     unclean = partition[0] in stretch.cluster.unclean
     found: list[Write] = []
     last: Mention | None = None
@@ -204,8 +235,11 @@ def writes_of(
     seen: set[tuple[int, frozenset[int]]] = set()
     for mention in mentions:
         record = mention.leader_epoch, mention.isr
-        if last is not None and mention.leader_epoch < last.leader_epoch and record in seen:
-            continue  # Up to 2.3 a raised epoch is not cached, and the old record is sent again.
+        if last is not None and record in seen and (
+            mention.leader_epoch < last.leader_epoch
+            or (mention.ahead is not None and lead is not None and mention.ahead < lead)
+        ):  # Up to 2.3 a raised epoch is not cached, and the old record is sent again.
+            continue
         seen.add(record)
         if mention.created or last is None:
             last, lead = mention, mention.ahead
@@ -213,7 +247,7 @@ def writes_of(
         isr = mention.isr
         moved = mention.leader_epoch > last.leader_epoch
         if moved:  # Else the replica was out of the ISR already, and nothing was written.
-            isr |= mention.left or _taken_out(stretch, owners, mention, last)
+            isr |= mention.left or _taken_out(stretch, owners, mention, last, decided)
             if mention.leader == -1 and last.leader is not None and not mention.isr <= last.isr:
                 isr |= last.isr & {last.leader}  # It wrote the ISR, so it was in it.
             if mention.leader == -1 != last.leader:
@@ -250,10 +284,16 @@ def writes_of(
 
 
 def _taken_out(
-    stretch: Stretch, owners: Sequence[int], mention: Mention, last: Mention
+    stretch: Stretch, owners: Sequence[int], mention: Mention, last: Mention,
+    decided: Sequence[Item],
 ) -> frozenset[int]:
     """Brokers that the event of a line takes out of the ISR."""
     event = stretch.events[max(bisect.bisect_right(owners, mention.number) - 1, 0)]
+    if any(
+        last.number < item.event.at < event.at
+        and item.fields["leader_epoch"] == mention.leader_epoch for item in decided
+    ):
+        return frozenset()  # Another event wrote the record, in between.
     if event.kind == "shutdown":
         return frozenset({event.fields["broker"]})
     if event.kind == "brokers":

@@ -95,13 +95,15 @@ def _candidates(
     place = before_balancing(
         events, max(at for at, event in enumerate(events) if event.at <= number)
     )
-    if place > 0:
-        yield _event("isr_written", events, place, events[place].time - 1, events[place].at, {
-            "updates": {p: _next_isr(events[place:], p) for p in sorted(partitions)},
-            "ahead": look_ahead(explorer.statements, explorer.cluster.lines, events[place].at,
-                                partitions),
-            "reason": WRITTEN,
-        }), place
+    earlier = [at for at in range(1, place) if _may_elect(events[at])]
+    for at in dict.fromkeys((place, *earlier[-1:])):  # It may have read the record already.
+        if at > 0:
+            yield _event("isr_written", events, at, events[at].time - 1, events[at].at, {
+                "updates": {p: _next_isr(events[at:], p) for p in sorted(partitions)},
+                "ahead": look_ahead(explorer.statements, explorer.cluster.lines, events[at].at,
+                                    partitions),
+                "reason": WRITTEN,
+            }), at
     for leader, led in _leaders(explorer, number, partitions).items():
         answered = _after_request(explorer, stretch, number, leader)
         if answered is not None and number > _last_line(events[answered - 1]):
@@ -110,6 +112,14 @@ def _candidates(
             yield _event("dir_answer", events, answered, time, at, {
                 "broker": leader, "partitions": tuple(sorted(led)), "reason": ANSWER,
             }), answered
+
+
+def _may_elect(event: LogEvent) -> bool:
+    """Whether an event takes brokers away, so that others of their ISRs may lead."""
+    fields = event.fields
+    return event.kind == "shutdown" or (
+        event.kind == "brokers" and bool(fields["deleted"] or fields["bounced"])
+    )
 
 
 def _last_line(event: LogEvent) -> int:

@@ -100,6 +100,8 @@ class Checker:
         self.decisions = Decisions(cluster, explorer.decision_lines)
         self.reported = _reported(cluster, statements)
         self.least: dict[tuple[Partition, str], int] = {}
+        self.stated: dict[tuple[Partition, str], int] = {}
+        """The last count of a partition's field that a line states and that is right."""
         self.doubts: dict[str, list[int]] = {}
         """Places of facts that other assignments may explain: by partition, and all counts."""
 
@@ -149,7 +151,7 @@ class Checker:
                 if partition not in named
             )
         self.watcher.note(ran, self.world.simulation)
-        self.decisions.note(ran, describe(event), self.world.simulation)
+        self.decisions.note(ran, describe(event), self.cluster_view)
         self._note_sources(ran)
 
     def _note_sources(self, ran: Ran) -> None:
@@ -194,7 +196,7 @@ class Checker:
     def _note_least(self, row: int, start: Start, before: Leadership) -> None:
         """Epochs never fall: an adopted one below the last is contradicted by it.
 
-        Where events may be hidden, by one that was adopted from a line and has not changed since.
+        Where ISR changes may be hidden, by the last that a line stated.
         """
         possibility = self.world.simulation.possibility[row]
         epoch_open, version_open, _ = possibility.unknown()
@@ -205,13 +207,9 @@ class Checker:
         for name, is_open in (("leader_epoch", epoch_open), ("version", version_open)):
             adopted = getattr(start, name)
             least = getattr(before, name) + int(start.leader != before.leader)
-            is_stated = possibility.partition in self.cluster_view.stated_at or (
-                bool(possibility.starts)
-                and getattr(possibility.starts[-1], name) == getattr(before, name)
-            )
-            if not is_open and adopted is not None and adopted < least and (
-                is_stated or not self.cluster_view.why_unknown([possibility.partition])
-            ):
+            if self.cluster_view.why_unknown([possibility.partition]):
+                least = self.stated.get((possibility.partition, name), 0)
+            if not is_open and adopted is not None and adopted < least:
                 self.least[possibility.partition, name] = least
 
     def _readopt(self, row: int, start: Start) -> None:
@@ -319,6 +317,8 @@ class Checker:
             check, reason = check._replace(predicted=None), reason or BEFORE
         hidden = ""
         if agrees(check):
+            if check.counted:
+                self.stated[name] = check.logged
             source = self.sources.pop(name, "")
             reason = reason or source or (INFERRED if number in self.inferred_from else "")
             verdict = ADOPTED if reason else PREDICTED
