@@ -340,8 +340,7 @@ class _Writer:
         fields: dict[str, Any] = {"broker": None}
         failures = deletion_results(self.statements, batch)
         if event is not None and event.kind in MOVES and any(
-            replica[:2] in event.fields.get("targets", (event.fields.get("partition"),))
-            for replica in failures
+            replica[:2] in _reassigned(event) for replica in failures
         ):
             return None  # A reassignment drops replicas without waiting for an answer.
         answer = take_answer(self.answers, batch, failures)
@@ -442,7 +441,7 @@ class _Writer:
         ):
             return True
         return self._covered(event, batch) and not (
-            self.guess.is_lone_isr(batch) or batch.online_again
+            self.guess.is_lone_isr(batch) or batch.online_again or self.guess.tried(batch)
         )
 
     def _covered(self, event: LogEvent | None, batch: Batch) -> bool:
@@ -489,6 +488,8 @@ class _Writer:
         kind, fields = event.kind, event.fields
         if batch.online_again and kind not in MAKES_ONLINE:
             return False
+        if kind in MOVES and set().union(*batch.online_again.values()) - _reassigned(event):
+            return False
         if batch.created:
             wanted = fields.get("created", ())
             return kind in ("topics", "partitions") and any(p in wanted for p in batch.created)
@@ -505,7 +506,7 @@ class _Writer:
         if kind == "shutdown":
             return not removed or fields["broker"] in removed
         if kind in ("isr", "hidden_isr", "modified"):
-            return batch.only_metadata or kind == "isr"
+            return batch.only_metadata or (kind == "isr" and not self.guess.tried(batch))
         if kind in ("rebalance", "election"):
             return not removed and not batch.stopped
         if kind in ("topics", "partitions"):
@@ -588,3 +589,8 @@ class _Writer:
             len(set(target) - self.guess.registered) if partition in waiting else 1
             for partition, target in event.fields["targets"].items()
         )
+
+
+def _reassigned(event: LogEvent) -> frozenset[Partition]:
+    """Partitions that an event reassigns, or goes on to."""
+    return frozenset(event.fields.get("targets", (event.fields.get("partition"),)))

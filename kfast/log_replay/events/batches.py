@@ -50,8 +50,8 @@ class Batch:
         Brokers that UpdateMetadata went to; None where no line says so.
     n_partitions : int
         Partitions in it.
-    online_again : set of int
-        Brokers whose replicas were made Online though they were.
+    online_again : dict
+        Partitions whose replicas were made Online though they were, by broker.
     sends_nothing : bool
         All its lines make new replicas Online, which their creation has told everybody.
     moved_away : set of (topic, number)
@@ -70,7 +70,7 @@ class Batch:
     led: list[int] = field(default_factory=list)
     failed: list[int] = field(default_factory=list)
     shrunk: dict[Partition, int] = field(default_factory=dict)
-    online_again: set[int] = field(default_factory=set)
+    online_again: dict[int, set[Partition]] = field(default_factory=dict)
     sends_nothing: bool = True
     moved_away: set[Partition] = field(default_factory=set)
 
@@ -159,7 +159,7 @@ def _take(batch: Batch, statement: Statement, number: int) -> None:
     elif kind in ("partition_failed", "replica_failed"):
         batch.failed.append(number)
     elif kind == "replica_moved" and fields["before"] == fields["after"] == "OnlineReplica":
-        batch.online_again.add(fields["replica"])
+        batch.online_again.setdefault(fields["replica"], set()).add(fields["partition"])
     elif kind == "replica_moved" and fields["after"] == "NonExistentReplica":
         batch.moved_away.add(fields["partition"])
     elif kind == "shrunk":

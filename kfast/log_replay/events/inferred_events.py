@@ -109,6 +109,9 @@ class Guesser:
         failed = self._failure(near)
         if failed:
             return "brokers", {"added": (), "deleted": tuple(sorted(failed)), "bounced": ()}, 1
+        topics = self.tried(batch)
+        if topics:  # Up to 2.2 no line announces that a topic may elect outside the ISR.
+            return "unclean", {"topics": topics}, 1
         if batch.only_metadata and batch.recipients and batch.recipients == self.registered:
             return "modified", {}, 1
         return None
@@ -166,6 +169,14 @@ class Guesser:
             self.statements[number].fields["partition"] for number in batch.led
             if self.statements[number].fields["before"] == "OnlinePartition"
         )
+
+    def tried(self, batch: Batch) -> list[str]:
+        """Topics of partitions that got a leader, or were to, as they had none."""
+        statements = [self.statements[number] for number in (*batch.led, *batch.failed)]
+        return sorted({
+            line.fields["partition"][0] for line in statements if line.kind != "replica_failed"
+            and line.fields["before"] == "OfflinePartition"
+        })
 
     def _failure(self, near: Sequence[Batch]) -> set[int]:
         """Brokers that are gone, going by who is told no more or leaves ISRs."""
