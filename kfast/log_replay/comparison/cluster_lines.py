@@ -168,10 +168,16 @@ def _topics(simulation: Simulation) -> set[str]:
 
 
 def _ineligible(simulation: Simulation) -> set[str]:
-    """Topics with a replica that is not online, or with a reassignment that is found under way."""
+    """Topics with a replica that is not online, or with a reassignment that is found under way.
+
+    Replicas that a new controller is asked to add are read later.
+    """
     names, live = set(simulation.moving_at_start), _live(simulation)
+    asked = simulation.ran[-1].event.fields.get("targets", ()) if simulation.ran else ()
     for row, possibility in enumerate(simulation.possibility):
-        if not live.issuperset(simulation.state.assignment(row).replicas):
+        assigned = simulation.state.assignment(row)
+        replicas = assigned.origin if possibility.partition in asked else assigned.replicas
+        if not live.issuperset(replicas):
             names.add(possibility.partition[0])
     return names
 
