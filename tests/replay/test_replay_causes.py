@@ -20,7 +20,7 @@ from kfast.log_replay.events.unclean_topics import unclean_topics
 from kfast.log_replay.histories.isr_writes import Mention, writes_of
 from kfast.log_replay.histories.stretches import Stretch
 from kfast.log_replay.log_files import read_logs
-from kfast.log_replay.lookahead.clusters import Cluster
+from kfast.log_replay.lookahead.clusters import Cluster, split_clusters
 from kfast.log_replay.lookahead.isr_changes import name_isr_changes
 from kfast.log_replay.lookahead.last_isr_members import note_survivors
 from kfast.log_replay.report.replay import replay
@@ -54,6 +54,17 @@ a-0 to ReplicaAssignment(replicas=3,1,2, addingReplicas=3, removingReplicas=2) \
 RAISED = """\
 [2021-05-01 10:0{minute}:00,005] INFO [Controller id=1] Updated leader epoch for partition a-0 to \
 {minute}, zkVersion={minute} (kafka.controller.KafkaController)
+"""
+NEW_TOPIC = """\
+[2021-05-01 10:00:10,001] INFO [Controller id=1] New topics: [Set(a)], deleted topics: [Set()], \
+new partition replica assignment [Map(a-0 -> ReplicaAssignment(replicas=3, addingReplicas=, \
+removingReplicas=))] (kafka.controller.KafkaController)
+"""
+AGAIN = """\
+[2021-05-01 10:00:30,001] INFO [Controller id=1] 1 successfully elected as the controller. Epoch \
+incremented to 5 and epoch zk version is now 5 (kafka.controller.KafkaController)
+[2021-05-01 10:00:30,002] DEBUG [PartitionStateMachine controllerId=1] Started partition state \
+machine with initial state -> Map(a-0 -> NewPartition) (kafka.controller.ZkPartitionStateMachine)
 """
 BACK = """\
 [2021-05-01 10:02:00,001] INFO [Controller id=1] Newly added brokers: 3, deleted brokers: , \
@@ -161,6 +172,14 @@ def test_a_change_of_brokers_ends_with_their_epochs(tmp_path, is_over, kinds):
     statements = statements_of(tmp_path, READY + STORED + lines)
     events = write_script(statements, find_terms(statements)[0])
     assert [event.kind for event in events if event.kind != "resume"] == kinds
+
+
+def test_a_reassignment_tells_the_replicas_of_a_partition_without_a_record(tmp_path):
+    """It was created again while no controller was there to list them."""
+    statements = statements_of(tmp_path, READY + NEW_TOPIC + AGAIN + UPDATING)
+    (cluster,) = split_clusters(statements, find_terms(statements))
+    unwritten = [event.fields["unwritten"] for event in cluster.events if event.kind == "failover"]
+    assert unwritten == [{("a", 0): (1, 2)}]
 
 
 def test_answers_name_the_replicas_that_brokers_deleted(tmp_path):

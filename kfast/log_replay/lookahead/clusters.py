@@ -586,9 +586,11 @@ def _next_listed(
     lines = cluster.lines_about.get(partition, [])
     end = created.get(partition, at)
     for number in itertools.islice(lines, bisect.bisect_left(lines, at), None):
-        if number >= end > at or statements[number].kind in MOVING:
+        if number >= end > at:
             break
         for named, fields in subjects(statements[number]):
+            if named == partition and statements[number].kind in MOVING:
+                return _origin(fields)[0] or cluster.assignments.get(partition, ())
             record = fields.get("record")
             listed = fields.get("replicas") or (record.replicas if record is not None else None)
             if named == partition and listed:

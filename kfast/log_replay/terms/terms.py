@@ -51,7 +51,8 @@ class Term:
     resigned : bool
         Whether that line is of its resignation.
     refused : bool
-        Whether the store refused what it did last, as another controller had been elected.
+        Whether it did not end what it did last: the store refused it, as another controller had
+        been elected, or an election failed.
     statements : list of int
         Which statements are its own.
     cluster : int

@@ -39,6 +39,7 @@ ELECTION = (
     Form("controller_moved", "Controller moved to another broker when processing {:rest}", "2.1"),
     Form("controller_moved", "Failed completing reassignment of partition {:word} because "
          "controller has moved to another broker", "2.1"),
+    Form("controller_moved", "Error while electing or becoming controller on broker {:rest}"),
     Form("resigning", "Resigning", "1.0"),
     Form("resigning", "Controller resigning, broker id {self:int}", "", "0.11"),
     Form("resigned", "Resigned", "1.0"),
