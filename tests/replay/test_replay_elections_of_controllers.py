@@ -322,6 +322,41 @@ def test_a_new_controller_may_find_a_reassignment_to_the_replicas_there_are(tmp_
     assert found.counts["missing"] == 0
 
 
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_a_new_controller_may_find_another_target_of_a_reassignment(version, tmp_path):
+    """One that is under way is asked to end elsewhere, in the node: it does not go on as before.
+
+    Kafka 3.9, KafkaController.scala, `initializePartitionReassignments`. Seen on 2.8.2.
+    """
+    logged = begin(version, controller=1)
+    logged.change_brokers(failed=[3])
+    logged.reassign("calm", 0, [3, 2])
+    logged.fail_over(2, {("calm", 0): [3, 1]})
+    logged.change_brokers(started=[3])
+    found = replayed(logged, tmp_path)
+    assert wrong(found) == []
+    assert found.counts["missing"] == 0
+
+
+def test_a_check_for_imbalance_after_the_next_election_is_no_event(tmp_path):
+    """A controller that was stopped looks at what it has cached. Seen on 2.8.2."""
+    logged = begin("2.8")
+    log = logged.log
+    logged.change_brokers(failed=[2])
+    logged.fail_over(1)
+    log.time_ms += 200
+    log.write(3, "controller", "TRACE [Controller id=3] Checking need to trigger auto leader "
+              "balancing (kafka.controller.KafkaController)")
+    log.write(3, "controller", "DEBUG [Controller id=3] Topics not in preferred replica for broker "
+              "1 HashMap() (kafka.controller.KafkaController)")
+    log.write(3, "controller", "TRACE [Controller id=3] Leader imbalance ratio for broker 1 is 0.9 "
+              "(kafka.controller.KafkaController)")
+    files = log.files["broker-3/controller.log"]
+    files[:] = [line for line in files if "Resign" not in line]
+    found = replayed(logged, tmp_path)
+    assert wrong(found) == []
+
+
 def test_a_request_has_also_the_partitions_of_refused_proposals(tmp_path):
     """A leader asks for an ISR with an old leader epoch: no line names it, the request has it.
 

@@ -433,15 +433,21 @@ class LoggedController:
         self.state = state
         self.controller = self.log.controller
 
-    def fail_over(self, controller_id: int) -> Outcome:
-        """A broker becomes controller; the one before it, if any, resigns."""
+    def fail_over(
+        self, controller_id: int, reassignments: Mapping[Partition, Sequence[int]] | None = None
+    ) -> Outcome:
+        """A broker becomes controller; the one before it, if any, resigns.
+
+        `reassignments` are what it finds in the node that asks for them.
+        """
         log, words, state = self.log, self.log.words, self.state
         resigned, queued = int(state.controller_id), self._leaders_of_queued()
         topics, resumed = log.topics(queued), self._resumed()
         epoch, zk_version = int(state.controller_epoch), int(state.epoch_store_version)
         ineligible = [row for row in log.rows() if self._is_ineligible(row)]
         state.controller_id = controller_id
-        outcome = self.controller.on_controller_failover()
+        moves = [(p, target, log.assignment(*p)) for p, target in (reassignments or {}).items()]
+        outcome = self.controller.on_controller_failover(reassignments=reassignments)
         self.log.pause()
         facts = {"old_epoch": epoch, "old_zk_version": zk_version,
                  "zk_version": state.epoch_store_version}
@@ -461,7 +467,16 @@ class LoggedController:
             log.say("replicas started", states=log.states(replicas=True, queued=queued))
             log.say("partitions start")
 
+        def reassigned() -> None:
+            if moves:  # Else it goes on with one that was under way.
+                partition, target, before = moves.pop(0)
+                self._log_start(*partition, target, before)
+                record = self.state.leadership(log.row(*partition))
+                log.say("epoch updated", p=words.partition(*partition),
+                        epoch_of=record.leader_epoch, version=record.version)
+
         log.tell(outcome, {
+            "A1": reassigned,
             "announce the live": lambda: log.say("replicas start"),
             "partition states at startup": machines, "announce the deletion": resumed,
         })
