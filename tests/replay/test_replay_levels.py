@@ -40,6 +40,14 @@ def at_info(logged: LoggedController, folder: Path) -> Path:
     return folder
 
 
+def all_at_info(logged: LoggedController, folder: Path) -> Path:
+    """Write all that controllers and brokers write at INFO, the level of newer releases."""
+    for lines in logged.log.files.values():
+        lines[:] = [line for line in lines if not BELOW.match(line)]
+    logged.log.save(folder)
+    return folder
+
+
 def brokers_come_and_go(version: str, seed: int) -> LoggedController:
     """Brokers fail and come back, their replicas catch up, leaders are balanced."""
     draw = Random(seed)
@@ -231,6 +239,28 @@ def test_a_failed_deletion_is_told_by_its_transitions(tmp_path):
     found = replay(at_info(logged, tmp_path))
     assert found.counts["contradicted"] == 0
     assert "brokers failed to delete replicas" in found.timeline["what"].to_pylist()
+
+
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_the_line_that_deletions_go_on_tells_that_a_broker_has_answered(version, tmp_path):
+    """Kafka, TopicDeletionManager.scala, `resumeDeletions`; answers are at DEBUG, states at TRACE.
+
+    Topic a waits for broker 3, and is named again when b is to be deleted too.
+    """
+    state = read_state(NOTHING_YET, brokers=[1, 2, 3], controller_id=-1,
+                       leader_recovery_supported=version == "3.9")
+    logged = LoggedController(state, version)
+    logged.fail_over(1)
+    logged.create_topics({"a": [[1, 2, 3]], "b": [[2, 1]]})
+    logged.change_brokers(failed=[3])
+    logged.delete(["a"])
+    logged.acknowledge(["a"])
+    logged.delete(["b", "a"])
+    logged.acknowledge(["b", "a"])
+    found = replay(all_at_info(logged, tmp_path), profile=f"zk-{version}")
+    assert [str(one) for one in found.contradictions] == []
+    assert found.counts["missing"] == 0
+    assert found.timeline["what"].to_pylist().count("brokers deleted replicas") > 2
 
 
 def without_its_requests(logged: LoggedController, folder: Path) -> Path:

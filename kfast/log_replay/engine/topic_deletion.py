@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
 from kfast.journal import Outcome
+from kfast.log_replay.engine.predictions import Order
 from kfast.log_replay.engine.simulation import Simulation
 from kfast.log_replay.events.events import LogEvent
+from kfast.log_replay.wording.values import Partition
 from kfast.schema import TOPIC_QUEUED, ReplicaState
 from kfast.state import mutators
 
@@ -46,9 +49,7 @@ def deleted(
     if failures is not None:
         return _answered(simulation, failures)
     if "halted" in event.fields:
-        return _answered(simulation, _next_answer(
-            simulation, event.fields["halted"], event.fields["refused_by"]
-        ))
+        return _answered(simulation, _next_answer(simulation, event))
     return simulation.controller.acknowledge_deletions()
 
 
@@ -70,24 +71,59 @@ def _answered(
     return outcomes
 
 
-def _next_answer(
-    simulation: Simulation, halted: tuple[str, ...], refused_by: frozenset[int]
-) -> dict[tuple[str, int, int], bool]:
-    """The first answer that is due, of which lines say no more than whose deletion it halts.
+def _next_answer(simulation: Simulation, event: LogEvent) -> dict[tuple[str, int, int], bool]:
+    """The answer that fits an event best, of which lines say no more than whose deletion it halts.
 
+    Brokers answer each request for itself, in order.
     `refused_by` are the brokers that did not delete all they were asked to, where later lines tell.
+    After the last answer about a topic its deletion ends, or is tried again.
+    """
+    halted, refused_by = event.fields["halted"], event.fields["refused_by"]
+    requests = _deletion_requests(simulation, halted)
+    left = Counter(topic for partitions in requests.values() for topic, _ in partitions)
+
+    def fits(request: tuple[Order, int]) -> tuple[bool, ...]:
+        topics = Counter(topic for topic, _ in requests[request])
+        return (
+            not halted or any(topic in halted for topic in topics),
+            (request[1] in refused_by) == bool(halted),
+            any(left[topic] == n for topic, n in topics.items()) == (len(event.batches) > 1),
+        )
+
+    if not requests:
+        return {}
+    due = {broker: order for order, broker in sorted(requests, reverse=True)}
+    order, broker = max(sorted((order, broker) for broker, order in due.items()), key=fits)
+    return {(*partition, broker): partition[0] in halted for partition in requests[order, broker]}
+
+
+def _deletion_requests(
+    simulation: Simulation, halted: Collection[str]
+) -> dict[tuple[Order, int], list[Partition]]:
+    """Replicas that are being deleted, by the request for it and the broker that it went to.
+
+    A broker may also refuse to delete what is not being deleted any more, as it went offline.
     """
     state = simulation.state
     queued = state.topic_queued_for_deletion
-    started = [
-        (possibility.partition, broker)
-        for row, possibility in enumerate(simulation.possibility)
-        if int(state.partition[row]) >= 0 and queued[state.topic_row[row]]
-        for broker, at in state.replica_states_of(row).items()
-        if at == ReplicaState.DELETION_STARTED
-    ]
-    brokers = {broker for partition, broker in started if partition[0] in halted or not halted}
-    likely = brokers & refused_by if halted else brokers - refused_by
-    answering = min(likely or brokers, default=None)
-    return {(*partition, broker): partition[0] in halted
-            for partition, broker in started if broker == answering}
+    sent: dict[tuple[str, int], Order] = {}
+    replicas: list[tuple[Partition, int, int]] = []
+    for row, possibility in enumerate(simulation.possibility):
+        if int(state.partition[row]) < 0 or not queued[state.topic_row[row]]:
+            continue
+        partition = possibility.partition
+        for item in simulation.items_of(row, "stop_replica"):
+            if item.fields["delete"]:
+                key = partition[0], item.key[1]
+                sent[key] = max(item.order, sent.get(key, item.order))
+        replicas += [(partition, *replica) for replica in state.replica_states_of(row).items()]
+    found: dict[int, dict[tuple[Order, int], list[Partition]]] = {
+        ReplicaState.DELETION_STARTED: {}, ReplicaState.OFFLINE: {},
+    }
+    for partition, broker, at in replicas:
+        order = sent.get((partition[0], broker))  # All partitions of a topic go at once.
+        if order is not None and at in found:
+            found[at].setdefault((order, broker), []).append(partition)
+    started = found[ReplicaState.DELETION_STARTED]
+    is_started = any(topic in halted for some in started.values() for topic, _ in some)
+    return started if is_started or not halted else found[ReplicaState.OFFLINE]

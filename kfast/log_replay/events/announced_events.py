@@ -13,9 +13,11 @@ from typing import Any
 from kfast.log_replay.events.batches import Batch, split_batches
 from kfast.log_replay.events.deletion_answers import (
     Answer,
+    deletion_halts,
     deletion_results,
-    halted_topics,
+    deletion_resumptions,
     read_answers,
+    refused_results,
     take_answer,
 )
 from kfast.log_replay.events.events import (
@@ -38,11 +40,6 @@ from kfast.log_replay.wording.values import Assigned, Partition, distinct
 MAKES_ONLINE = frozenset({"failover", "resume", "brokers", "dir_failure", "reassign", "caught_up"})
 """Events that may make replicas Online that are so already."""
 
-
-TELLS_NOBODY = frozenset({
-    "failover", "resume", "shutdown", "topics", "partitions", "dir_failure", "dir_answer",
-})
-"""Events that may move partitions or replicas of which nobody is told."""
 
 FAILS_DELETIONS = frozenset({"brokers", "dir_failure", "failover"})
 """Events that halt deletions: replicas go offline.
@@ -78,7 +75,8 @@ class _Writer:
         self.assigned: dict[Partition, Assigned] = {}
         self.raises_epoch: set[Partition] = set()
         self.unanswered: list[tuple[int, int]] = []
-        self.asked: set[int] = set()
+        self.resumptions = deletion_resumptions(statements, term.statements)
+        self.halts = deletion_halts(statements, term.statements)
         self.unnamed: list[LogEvent] = []
         self.answers: list[Answer] = []
         self.answered = -1
@@ -90,6 +88,11 @@ class _Writer:
             if statements[n].kind == "deletion_started"
         ]
         self.begun = tuple(self.restarts)
+        self.moves_ended = [
+            statements[n].entry.time for n in term.statements
+            if statements[n].kind == "assignment_stored"
+            and not any(statements[n].fields["assignment"][1:])
+        ]
 
     # --- events that are announced --------------------------------------------------------------
 
@@ -328,7 +331,7 @@ class _Writer:
             fields, kind = self.statements[number].fields, self.statements[number].kind
             time = self.statements[number].entry.time
             if kind == "delete_topics":
-                begun.update(dict.fromkeys(fields["topics"], time))
+                begun = dict.fromkeys(fields["topics"], time) | begun
             elif kind == "deletion_done":
                 found.append((begun.pop(fields["topic"], self.term.start), time))
         return [*found, *((time, self.term.end) for time in begun.values())]
@@ -339,6 +342,12 @@ class _Writer:
         """A broker's answer to a deletion that a batch handles: what it moves tells which."""
         fields: dict[str, Any] = {"broker": None}
         failures = deletion_results(self.statements, batch)
+        resumed = self._resumption(batch, following) if (
+            failures or batch.failed or batch.tells_nobody
+        ) else None
+        halted = self._halted(batch, resumed)
+        if not failures and resumed is not None:
+            failures = refused_results(self.statements, batch)
         if event is not None and event.kind in MOVES and any(
             replica[:2] in _reassigned(event) for replica in failures
         ):
@@ -351,13 +360,10 @@ class _Writer:
                 event.kind in FAILS_DELETIONS and batch.time - event.time < COVERED_MS
             )):
                 return None
-            self.asked -= {broker for *_, broker in failures}
             fields = {"broker": None, "failures": failures}
-        elif event is None or not self._is_answer(event, batch):
+        elif event is None or resumed is None or not self._is_answer(event, batch):
             return None
         else:
-            self.asked.discard(min(self.asked))
-            halted = halted_topics(self.statements, self.term.statements, batch, following)
             fields |= {"halted": halted, "refused_by": frozenset()}
         answered = LogEvent("deleted", batch.time, batch.statements[0], fields, self.term,
                             inferred=answer is None)
@@ -366,13 +372,45 @@ class _Writer:
         return answered
 
     def _is_answer(self, event: LogEvent, batch: Batch) -> bool:
-        """Whether a batch is what an answer to a deletion leaves: nobody is told anything."""
-        if batch.recipients or batch.n_partitions or not batch.only_metadata or not self.asked:
+        """Whether the controller goes on with deletions after a batch as a broker has answered."""
+        if not batch.tells_nobody:
             return False
-        gone = event.kind == "brokers" and {*event.fields["deleted"], *event.fields["bounced"]}
         last = event.batches[-1].end if event.batches else event.time
-        may_be_its_own = batch.time - last < COVERED_MS and (gone or event.kind in TELLS_NOBODY)
-        return not may_be_its_own and self._is_deleting(batch)
+        offline = {event.fields["broker"]} if event.kind == "dir_answer" else {
+            *event.fields.get("deleted", ()), *event.fields.get("bounced", ())
+        } if event.kind == "brokers" else set()
+        if offline and batch.time - last < SEPARATE_MS and not event.fields.get("resumed"):
+            event.fields["resumed"] = True  # Its own replicas are ineligible from now on.
+            self._refuse(offline)
+            return False
+        return self._is_deleting(batch)
+
+    def _resumption(self, batch: Batch, following: Batch | None) -> int | None:
+        """When the controller goes on with deletions after a batch, and before the next one.
+
+        Source: TopicDeletionManager.scala, `completeReplicaDeletion`, `failReplicaDeletion`.
+        """
+        until = self.term.end if following is None else following.time
+        time = next((time for time in self.resumptions if batch.end <= time <= until), None)
+        if time is not None:
+            self.resumptions.remove(time)
+        return time
+
+    def _halted(self, batch: Batch, resumed: int | None) -> tuple[str, ...]:
+        """Topics whose deletion halts before the controller goes on with deletions."""
+        halt = None if resumed is None else next(
+            (one for one in self.halts if batch.end <= one.entry.time <= resumed), None
+        )
+        if halt is None:
+            return ()
+        self.halts.remove(halt)
+        return tuple(halt.fields["topics"])
+
+    def _refuse(self, brokers: Collection[int]) -> None:
+        """Note who has not deleted all replicas, for the answers since a deletion started."""
+        for answer in self.unnamed:
+            answer.fields["refused_by"] = frozenset(brokers)
+        self.unnamed.clear()
 
     def _is_deleting(self, batch: Batch) -> bool:
         """Whether topics are being deleted whose brokers' answers the log does not show."""
@@ -460,20 +498,20 @@ class _Writer:
 
     def _still(self, event: LogEvent | None, batch: Batch, mark: LogEvent) -> bool:
         """Whether a batch that ends by the time of the next mark is rather this event's."""
+        if mark.kind == "dir_answer" and mark.at < batch.statements[0]:  # In the same file.
+            return False
         return event is not None and batch.end <= mark.time and self._belongs(event, batch)
 
     def _give(self, event: LogEvent, batch: Batch) -> None:
         restart = self._restart(event, batch)
-        if restart is not None:
-            self.restarts.remove(restart)
+        if restart is not None:  # Deletions that start together are announced together.
+            self.restarts = [time for time in self.restarts if time > max(restart, batch.time)]
         event.batches.append(batch)
         if batch.stopped and self._is_deleting(batch):
             if any(event.time <= time <= batch.time + TIE_MS for time in self.begun):
-                self.asked |= batch.stopped
+                self.unnamed.clear()
             elif event in self.unnamed:  # All have answered; who refused is stopped once more.
-                for answer in self.unnamed:
-                    answer.fields["refused_by"] = frozenset(batch.stopped)
-            self.unnamed.clear()
+                self._refuse(batch.stopped)
         if event.kind == "isr" and event.fields.get("notified"):
             event.fields.setdefault("updates", {}).update(self.guess.announced(batch))
             event.fields.setdefault("n_writes", {}).update(self.guess.n_writes(batch))
@@ -546,7 +584,7 @@ class _Writer:
         if not self.guess.is_lone_isr(batch):
             return None
         for time in self.restarts:
-            if event.time <= time and -TIE_MS <= batch.time - time < RESTART_MS and not any(
+            if event.time <= time <= batch.time < time + RESTART_MS and not any(
                 event.time < other.time <= time for other in self.events
             ):
                 return time
@@ -561,7 +599,9 @@ class _Writer:
         if event.kind == "hidden_isr":
             return not event.batches
         if event.kind == "brokers":
-            return not event.batches or len(self.guess.registered) == 1
+            return not event.batches or len(self.guess.registered) == 1 or any(
+                event.batches[-1].end <= time <= batch.time for time in self.moves_ended
+            )  # Brokers that are back may end a reassignment.
         announced = sum(
             self.guess.is_lone_isr(b) or bool(b.moved_away and b.n_partitions)
             for b in event.batches

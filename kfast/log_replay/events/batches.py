@@ -79,6 +79,11 @@ class Batch:
         """Whether nothing but UpdateMetadata is in it."""
         return bool(self.kinds) and all(STAGE[kind] == METADATA for kind in self.kinds)
 
+    @property
+    def tells_nobody(self) -> bool:
+        """Whether it is nothing but UpdateMetadata of no partition, to no broker."""
+        return self.only_metadata and not self.recipients and not self.n_partitions
+
 
 def split_batches(
     statements: Sequence[Statement], numbers: Sequence[int], marks: Sequence[int] = ()

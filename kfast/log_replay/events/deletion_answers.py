@@ -6,7 +6,6 @@ the order in which they were sent, and only what was to be deleted, of queued to
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,8 +14,11 @@ from kfast.log_replay.events.events import TIE_MS
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.values import Partition
 
-HALTS_MS = 1000
-"""Within this time after the last lines that an answer leaves, the halt of a deletion is logged."""
+RESUMES = frozenset({"delete_topics", "topics_to_delete", "queued_replicas_up"})
+"""Lines after which the controller goes on with deletions, if there are any."""
+
+ANSWERED = frozenset({"ReplicaDeletionSuccessful", "ReplicaDeletionIneligible"})
+"""States that an answer puts replicas into."""
 
 
 @dataclass
@@ -58,6 +60,22 @@ def read_answers(statements: Sequence[Statement], numbers: Sequence[int]) -> lis
     return found
 
 
+def deletion_resumptions(statements: Sequence[Statement], numbers: Sequence[int]) -> list[int]:
+    """When a controller went on with deletions for no reason that the line before says."""
+    found: list[int] = []
+    has_reason = False
+    for number in numbers:
+        statement = statements[number]
+        kind = statement.kind
+        if kind == "deletion_handled":
+            if not has_reason:
+                found.append(statement.entry.time)
+            has_reason = False
+        elif kind in RESUMES:
+            has_reason = bool(statement.fields.get("topics", True))
+    return found
+
+
 def deletion_results(
     statements: Sequence[Statement], batch: Batch
 ) -> dict[tuple[str, int, int], bool]:
@@ -70,22 +88,21 @@ def deletion_results(
     }
 
 
-def halted_topics(
-    statements: Sequence[Statement], numbers: Sequence[int], batch: Batch, following: Batch | None
-) -> tuple[str, ...]:
-    """Topics whose deletion halts by the answer that a batch handles, of which lines name no more.
+def refused_results(
+    statements: Sequence[Statement], batch: Batch
+) -> dict[tuple[str, int, int], bool]:
+    """The same of replicas that are no longer being deleted when their broker answers."""
+    refused = [statements[number].fields for number in batch.failed]
+    return {
+        (*fields["partition"], fields["replica"]): fields["after"] == "ReplicaDeletionIneligible"
+        for fields in refused if fields["after"] in ANSWERED
+    }
 
-    Source: TopicDeletionManager.scala, `failReplicaDeletion`.
-    """
-    until = batch.end + HALTS_MS if following is None else following.time
-    first = bisect.bisect_left(numbers, batch.time, key=lambda n: statements[n].entry.time)
-    for number in numbers[first:]:
-        line = statements[number]
-        if line.entry.time >= until:
-            break
-        if line.kind == "deletion_halted" and line.fields.get("failed"):
-            return tuple(line.fields["topics"])
-    return ()
+
+def deletion_halts(statements: Sequence[Statement], numbers: Sequence[int]) -> list[Statement]:
+    """Lines that deletions halt, for which an answer may be the reason."""
+    lines = [statements[number] for number in numbers]
+    return [one for one in lines if one.kind == "deletion_halted" and one.fields.get("failed")]
 
 
 def take_answer(

@@ -115,7 +115,7 @@ TOPICS = (
     Form(NO_FACTS, "New topic creation callback for {:rest}"),
     Form(NO_FACTS, "Partition modification triggered {:rest}"),
     Form(NO_FACTS, "Are all replicas for topic {:rest}"),
-    Form(NO_FACTS, "Some replicas {:rest}"),
+    Form("queued_replicas_up", "Some replicas {:rest}"),
 )
 
 PARTITIONS = (
