@@ -5,6 +5,8 @@ Each was found in the logs of a real cluster: the smallest log that shows it.
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from kfast.log_replay import replay
@@ -465,3 +467,18 @@ def test_a_new_controller_reads_the_node_of_reassignments(place, kinds, tmp_path
     events = write_script(statements, term)
     assert [event.kind for event in events] == kinds
     assert events[-1].fields["targets"] == {("calm", 0): (1, 2, 3)}
+
+
+def test_a_broker_may_go_on_with_a_request_when_the_same_controller_is_elected_again(tmp_path):
+    """What it says of the whole request has the epoch of the one that sent it. Seen on 3.5.2."""
+    logged = begin("3.9", controller=1)
+    epoch = logged.state.controller_epoch
+    logged.fail_over(1)
+    lines = logged.log.files["broker-2/state-change.log"]
+    first, second = (at for at, line in enumerate(lines) if "Handling LeaderAndIsr" in line)
+    (request,) = re.findall(r"LeaderAndIsr request \w+ \d+ from controller 1", lines[first])
+    lines.insert(second, (
+        f"{lines[second][:25]} INFO [Broker id=2] Stopped fetchers as part of {request} epoch "
+        f"{epoch} as part of the become-leader transition for 1 partitions (state.change.logger)"
+    ))
+    assert wrong(replayed(logged, tmp_path)) == []

@@ -14,6 +14,9 @@ ABOUT_PARTITIONS = frozenset({
 })
 """Kinds of lines in which a broker says what it made of a partition in a request."""
 
+ABOUT_REQUESTS = ABOUT_PARTITIONS | {"stopped_fetchers"}
+"""The same, and what it says of all of a request's partitions."""
+
 
 def note_sessions(lines: Iterable[Statement]) -> None:
     """Tell lines of brokers which request they are about, where only the line before says it."""
@@ -26,7 +29,7 @@ def note_sessions(lines: Iterable[Statement]) -> None:
             continue
         request = "StopReplica" if line.fields.get("request") == "StopReplica" else "LeaderAndIsr"
         handled = current.get((line.actor_id, request))
-        if handled is None or line.kind not in ABOUT_PARTITIONS:
+        if handled is None or line.kind not in ABOUT_REQUESTS:
             continue
         session, fields = handled
         if line.fields.get("correlation") in (None, fields["correlation"]) and (
