@@ -136,7 +136,10 @@ def test_a_controller_may_be_refused_within_its_failover(version, why, tmp_path)
     assert found.counts["missing"] == 0
 
 
-@pytest.mark.parametrize("error", ["SessionExpiredException", "ControllerMovedException"])
+@pytest.mark.parametrize("error", [
+    "SessionExpiredException", "ControllerMovedException",
+    "the LeaderAndIsr path was already written by another controller",
+])
 def test_what_a_replaced_controller_could_not_write_is_unknown(error, tmp_path):
     """A controller that lost its session goes on with an event: the store refuses its writes.
 

@@ -5,8 +5,11 @@ Sections are those of docs/controller.md.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+import kfast
 from kfast.log_replay.engine.handlers import run
 from kfast.log_replay.engine.rows import Possibility, Start, row_of, with_states
 from kfast.log_replay.engine.simulation import Simulation
@@ -19,6 +22,8 @@ from kfast.log_replay.log_files import read_logs
 from kfast.log_replay.steps import Steps
 from kfast.log_replay.terms.terms import Term, find_terms
 from kfast.log_replay.wording.statements import understand
+from tests.support.log_writer import LoggedController
+from tests.support.states import read_state
 
 pytestmark = pytest.mark.kernels
 
@@ -246,3 +251,86 @@ def test_a_record_that_is_only_taken_over_is_stored_as_its_leader_wrote_it():
     run(made, LogEvent("failover", 1, 0, {"registered": {1: 0, 3: 0}}, Term(3, 0, 0, epoch=5)))
     assert (made.state.leadership(0).controller_epoch, made.state.leadership(0).version) == (5, 8)
     assert made.stored_record(0).controller_epoch == 4
+
+
+# --- ISRs that leaders wrote ----------------------------------------------------------------------
+
+
+def begin(version):
+    """A cluster of three brokers whose controller has just been elected, with a topic."""
+    state = read_state("""
+        partition  ar     isr    leader  epoch  state
+        calm-0     2,3    3,2    3       4      ONLINE
+    """, brokers=[1, 2, 3], controller_id=-1)
+    logged = LoggedController(state, version, trace=True)
+    logged.fail_over(1)
+    logged.create_topics({"t": [[1, 2, 3], [1, 3, 2]]})
+    return logged
+
+
+def leaders_write(logged, isr):
+    """Leaders of a topic write an ISR, and the controller is not notified."""
+    for number in range(2):
+        row = logged.log.row("t", number)
+        record = logged.controller.store.get_row(row)
+        logged.controller.store.replace(row, replace(record, isr=isr, version=record.version + 1))
+
+
+def wrong(logged, folder):
+    """What a replay of the logs contradicts."""
+    logged.log.save(folder)
+    return [str(one) for one in kfast.replay(folder).contradictions]
+
+
+@pytest.mark.parametrize("version", ["0.10", "1.0", "2.0"])
+def test_a_leader_took_a_replica_out_before_its_broker_was_gone(version, tmp_path):
+    """Up to 0.11 no line of a controller has a version: the epoch that stays tells it."""
+    logged = begin(version)
+    leaders_write(logged, (1, 2))
+    logged.change_brokers(failed=[3])
+    logged.change_brokers(started=[3])
+    assert wrong(logged, tmp_path) == []
+
+
+@pytest.mark.parametrize("version", ["0.10", "1.0", "2.0"])
+def test_a_leader_put_a_replica_back_before_its_broker_was_gone(version, tmp_path):
+    """Its broker is taken out of the ISR, so the epoch rises, and another has come back too."""
+    logged = begin(version)
+    logged.change_brokers(failed=[2, 3])
+    logged.change_brokers(started=[2, 3])
+    leaders_write(logged, (1, 2, 3))
+    logged.change_brokers(failed=[3])
+    logged.change_brokers(started=[3])
+    assert wrong(logged, tmp_path) == []
+
+
+@pytest.mark.parametrize("version", ["0.10", "1.0"])
+def test_what_a_leader_wrote_is_told_although_its_topic_is_deleted_later(version, tmp_path):
+    """Up to 1.1 every request has the partitions that are to be deleted, also those of others."""
+    logged = begin(version)
+    leaders_write(logged, (1, 2))
+    logged.change_brokers(failed=[3])
+    logged.change_brokers(started=[3])
+    logged.delete(["t"])
+    logged.catch_up([3])
+    for target in ([3, 2], [2, 3]) * 3:
+        logged.reassign("calm", 0, target)
+    assert wrong(logged, tmp_path) == []
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_an_isr_written_after_what_a_hole_hides(version, tmp_path):
+    """The record of a new controller is adopted as it was before its leader wrote the ISR."""
+    logged = begin(version)
+    lines = {name: len(some) for name, some in logged.log.files.items()}
+    logged.change_brokers(failed=[2])
+    logged.change_brokers(started=[2])
+    leaders_write(logged, (1, 3, 2))
+    for name, some in logged.log.files.items():
+        del some[lines.get(name, 0):]
+    leaders_write(logged, (1, 3))
+    logged.die(1)
+    logged.fail_over(3)
+    logged.change_brokers(failed=[2])
+    logged.change_brokers(started=[2])
+    assert wrong(logged, tmp_path) == []

@@ -348,7 +348,7 @@ class Simulation:
                 continue
             decided = sorted((
                 item for item in self.items.get(row, NO_ITEMS).of_event(event)
-                if item.key[0] in DECIDED
+                if item.key[0] in DECIDED and "version" in item.fields
             ), key=lambda item: (item.step, item.fields["version"]))
             if not decided or decided[-1].is_stated:
                 continue

@@ -31,12 +31,13 @@ TOGETHER, MANY = 0.8, 3
 
 def try_others(explorer: Explorer, before: World, troubled: Troubled) -> Troubled:
     """Simulate partitions again, with all that their records may have become, and choose."""
-    world = before.only(troubled)
+    world = before.only({*troubled, *explorer.companions(before)})
     stretch = explorer.stretch
     parents = {
         possibility.partition: dataclasses.replace(
             possibility, inherited=world.traces[row].wrong
         ) for row, possibility in enumerate(world.simulation.possibility)
+        if possibility.partition in troubled
     }
     if not parents:
         return troubled
@@ -44,7 +45,7 @@ def try_others(explorer: Explorer, before: World, troubled: Troubled) -> Trouble
     explorer.add(world, stretch.point, parents.values(),
                  _listed_assignments(stretch, set(parents) & explorer.unheard))
     for possibility in world.simulation.possibility:
-        parent = parents[possibility.partition]
+        parent = parents.get(possibility.partition, possibility)
         if possibility.partition in together and possibility.number != parent.number:
             possibility.cost -= TOGETHER
     go_through(world, stretch, stretch.lines_about(parents), set(parents))

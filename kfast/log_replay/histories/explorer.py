@@ -352,6 +352,15 @@ class Explorer:
 
     # --- trying out events ----------------------------------------------------------------------
 
+    def companions(self, before: World) -> set[Partition]:
+        """Partitions whose requests name others: up to 1.1 each has all that is to be deleted."""
+        deletes = before.simulation.state.any_queued or any(
+            event.kind == "delete" or event.fields.get("to_delete") for event in self.stretch.events
+        )
+        if not deletes or not before.simulation.controller.profile.metadata_has_deleted:
+            return set()
+        return set(self.everywhere())
+
     def begin_again(self, before: World, partitions: set[Partition]) -> World:
         """The world at the beginning of a stretch, with what was chosen there for partitions."""
         world = before.only(partitions)

@@ -92,7 +92,7 @@ def find_writes(explorer: Explorer, before: World, troubled: Troubled) -> Troubl
         some = {write.partition for write in writes} | doubted
         if not some:
             return troubled
-        world = explorer.begin_again(before, some - born)
+        world = explorer.begin_again(before, (some | explorer.companions(before)) - (some & born))
         explorer.add(world, stretch.point, [Possibility(p, 0) for p in sorted(some & born)])
         trial = stretch.with_events(_with_writes(stretch.events, writes, earlier))
         with _left_out(unnamed, doubted):
@@ -298,8 +298,8 @@ def _taken_out(
         return frozenset({event.fields["broker"]})
     if event.kind == "brokers":
         gone = frozenset((*event.fields["deleted"], *event.fields["bounced"]))
-        if mention.leader == last.leader and mention.isr == last.isr:
-            return gone  # Its leader had put it back after its controlled shutdown.
+        if mention.leader == last.leader:
+            return gone  # Nothing else raised the epoch: its leader had put it into the ISR.
         return last.isr & gone
     return frozenset()
 

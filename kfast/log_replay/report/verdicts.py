@@ -37,7 +37,7 @@ from kfast.log_replay.comparison.unseen_topics import leave_unseen
 from kfast.log_replay.comparison.worlds import World, compare_of, run_event
 from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility, Start, made_anew
 from kfast.log_replay.engine.simulation import Ran, Simulation
-from kfast.log_replay.events.events import LogEvent, is_hole
+from kfast.log_replay.events.events import POINTS, LogEvent, is_hole
 from kfast.log_replay.histories.explorer import Explorer
 from kfast.log_replay.lookahead.clusters import Cluster
 from kfast.log_replay.report.timeline import Watcher, describe, unclean_elections
@@ -87,6 +87,7 @@ class Checker:
             ),
         )
         self.histories = explorer.histories
+        self.points = _points(cluster.events)
         self.adopted = explorer.adopted
         self.facts: list[Fact] = []
         self.watcher = Watcher(cluster)
@@ -137,9 +138,10 @@ class Checker:
         self.facts = leave_unseen(self.facts, self.cluster)
 
     def _run(self, event: LogEvent) -> None:
-        if event.kind in ("failover", "resume"):
-            self._adopt(event)
-            if is_hole(event):
+        point = self.points.get(id(event))
+        if point is not None:
+            self._adopt(point)
+            if is_hole(point):
                 self.cluster_view.doubtful |= set(self.cluster_view.known_epochs)
         ran = run_event(self.world, event)
         if event.kind == "hidden_isr":
@@ -229,6 +231,7 @@ class Checker:
             for name, value in known.items()
         })
         simulation.items.pop(row, None)
+        simulation.unread.pop(row, None)
         self.world.brokers.rows[row].heard.clear()
         if start.point.kind == "resume":
             states = simulation.row_of(simulation.possibility[row])
@@ -373,6 +376,19 @@ class Checker:
 
 
 # --- what was adopted ---------------------------------------------------------------------------
+
+
+def _points(events: Sequence[LogEvent]) -> dict[int, LogEvent]:
+    """The point of each stretch by its first event: before it leaders may have written ISRs."""
+    found = {}
+    for place, point in enumerate(events):
+        if point.kind in POINTS:
+            while place and events[place - 1].kind == "isr_written" and (
+                events[place - 1].at == point.at
+            ):
+                place -= 1
+            found[id(events[place])] = point
+    return found
 
 
 def _reported(

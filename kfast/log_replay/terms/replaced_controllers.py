@@ -18,8 +18,11 @@ from kfast.log_replay.wording.forms import Statement
 GRACE_MS = 1_000
 """For so long a controller may end what it has begun before the next one reads the store."""
 
-FENCED = ("ControllerMovedException", "SessionExpiredException")
-"""Exceptions with which the store refuses the writes of a controller that was replaced."""
+FENCED = (
+    "ControllerMovedException", "SessionExpiredException",
+    "the LeaderAndIsr path was already written by another controller",
+)
+"""Errors that end what a controller writes that was replaced; up to 2.0 it reads the next epoch."""
 
 BEGINS = frozenset({
     "broker_change", "shutdown", "new_topics", "partitions_added", "isr_updating", "isr_notified",
