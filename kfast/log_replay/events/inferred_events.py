@@ -109,7 +109,7 @@ class Guesser:
         failed = self._failure(near)
         if failed:
             return "brokers", {"added": (), "deleted": tuple(sorted(failed)), "bounced": ()}, 1
-        topics = self.tried(batch)
+        topics = () if begins else self.tried(batch)
         if topics:  # Up to 2.2 no line announces that a topic may elect outside the ISR.
             return "unclean", {"topics": topics}, 1
         if batch.only_metadata and batch.recipients and batch.recipients == self.registered:

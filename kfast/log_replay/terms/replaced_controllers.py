@@ -93,8 +93,8 @@ def _fenced(statements: Sequence[Statement], term: Term) -> int:
         line = statements[at]
         if line.kind in BEGINS:
             begins = place
-        elif line.kind in ("partition_failed", "replica_failed") and any(
+        elif line.kind in ("partition_failed", "replica_failed", "isr_failed") and any(
             error in line.entry.more for error in FENCED
-        ):
-            return begins
+        ):  # Below INFO no line begins an ISR change.
+            return place if line.kind == "isr_failed" else begins
     return len(term.statements)
