@@ -333,7 +333,7 @@ class Checker:
             check, reason = check._replace(predicted=None), reason or hidden or REMEMBERED
             verdict, hidden = unpredicted(reason), ""
         least = self.least.pop(name, None)
-        if least is not None:
+        if least is not None and check.logged < least:
             check = check._replace(predicted=f"at least {least}")
             verdict, reason, hidden = CONTRADICTED, "", ""
         if hidden:
