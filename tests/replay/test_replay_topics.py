@@ -156,6 +156,28 @@ def unlogged(logged, controller_id=2):
     logged.log.time_ms += HOUR_MS
 
 
+def test_a_topic_that_is_deleted_leaves_its_reassignment_behind(tmp_path):
+    """Until the next controller, balancing waits for it. Seen on 2.8.2.
+
+    Kafka 2.8, ControllerContext.scala, `removeTopic`: not out of `partitionsBeingReassigned`.
+    """
+    logged = begin("2.8")
+    logged.create_topics({"a": [[1], [3]]})
+    logged.change_brokers(failed=[2])
+    logged.create_topics({"u": [[2, 1]]})
+    logged.reassign("a", 0, [2])
+    delete(logged, "a")
+    logged.change_brokers(started=[2])
+    logged.acknowledge(["a"])
+    logged.create_topics({"a": [[1], [3]]})
+    logged.catch_up([2])
+    assert logged.rebalance().elections.num_rows == 0
+    logged.fail_over(1)
+    assert logged.rebalance().elections.num_rows == 1
+    wrong = contradictions(logged, tmp_path)  # Of a-0 the writer leaves out what the start raised.
+    assert [one for one in wrong if "of a-0 " not in one] == []
+
+
 @pytest.mark.parametrize(("version", "again"), [
     ("0.10", False), ("2.0", False), ("2.4", False), ("3.9", False),
     ("2.0", True), ("2.4", True), ("3.9", True),  # Up to 0.11 no controller says versions.

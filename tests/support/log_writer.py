@@ -20,7 +20,6 @@ from kfast import ClusterState, Controller
 from kfast.controllers.zk.profiles import find_profile
 from kfast.controllers.zk.store import Store
 from kfast.journal import Outcome
-from kfast.schema import FLAG_BEING_REASSIGNED
 from tests.support.log_forms import PROFILES, Wording, joined, replica_name, spaced
 
 Row = dict[str, Any]
@@ -531,10 +530,9 @@ class LoggedController:
 
     def _is_ineligible(self, row: int) -> bool:
         """Whether a replica is on a dead broker, or a reassignment is under way."""
-        live = set(self.log.registered())
-        return any(b not in live for b in self.state.assignment(row).replicas) or bool(
-            int(self.state.records["flags"][row]) & FLAG_BEING_REASSIGNED
-        )
+        live, assigned = set(self.log.registered()), self.state.assignment(row)
+        is_moving = assigned.adding or assigned.removing or row in self.state.reassignment_targets
+        return bool(is_moving) or not live.issuperset(assigned.replicas)
 
     def change_brokers(
         self, started: Sequence[int] = (), bounced: Sequence[int] = (), failed: Sequence[int] = ()

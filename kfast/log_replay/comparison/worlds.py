@@ -91,7 +91,7 @@ class World:
         created = fields["names"] if event.kind == "topics" and not event.inferred else ()
         gone = {
             row for partition, rows in simulation.rows.items() for row in rows
-            if partition[0] in created
+            if (partition[0] in created and simulation.is_assigned(row))
             or (partition in unwritten and simulation.is_led(row))
             or (topics is not None and partition[0] not in topics)
             or (partitions is not None and partition not in partitions)

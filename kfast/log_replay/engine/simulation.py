@@ -391,6 +391,10 @@ class Simulation:
         """Whether a row has a cached record."""
         return bool(int(self.state.records["flags"][row]) & schema.FLAG_HAS_LEADERSHIP)
 
+    def is_assigned(self, row: int) -> bool:
+        """Whether a row is there, and not only what a deleted topic's reassignment leaves."""
+        return bool(int(self.state.records["flags"][row]) & schema.FLAG_ASSIGNED)
+
     def is_queued(self, row: int) -> bool:
         """Whether a row's topic is queued for deletion."""
         state = self.state
@@ -436,13 +440,12 @@ class Simulation:
         self.queued_at_start = self.queued
         self.shutting_at_start = frozenset(self.shutting_down)
         records = state.records
-        moving = np.flatnonzero(
-            (records["flags"] & schema.FLAG_BEING_REASSIGNED != 0)
-            | (records["adding"] != 0) | (records["removing"] != 0)  # Not read by a controller yet.
-        ).tolist()
+        changes = (records["adding"] != 0) | (records["removing"] != 0)
+        moving = np.flatnonzero(changes | (records["flags"] & schema.FLAG_BEING_REASSIGNED != 0))
+        stored = np.flatnonzero(changes & (records["flags"] & schema.FLAG_ASSIGNED != 0)).tolist()
         self.moving_at_start = frozenset(
             partition[0] for partition in (
-                *(self.possibility[row].partition for row in moving),
+                *(self.possibility[row].partition for row in {*stored, *self.waiting}),
                 *event.fields.get("moving", ()),
             )
         )
@@ -453,7 +456,7 @@ class Simulation:
             self._note_doubly_dead(self.registered - set(event.fields["deleted"]))
         elif event.kind in MAY_END_MOVES:
             begun = [row for p in event.fields.get("targets", ()) for row in self.rows_of(p)]
-            for row in (*moving, *begun):
+            for row in (*moving.tolist(), *begun):
                 self._note_record(row)
         names = set(event.fields["topics"] if event.kind == "delete" else
                     event.fields.get("to_delete") or ())
