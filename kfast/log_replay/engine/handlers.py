@@ -273,17 +273,24 @@ def _modified(simulation: Simulation, _event: LogEvent) -> Outcome:
 
 
 def _leaders_wrote(simulation: Simulation, event: LogEvent) -> list[int]:
-    """ISRs that leaders wrote before they notified the controller; the rows concerned."""
+    """ISRs that leaders wrote before they notified the controller; the rows concerned.
+
+    Where no line says an ISR, all live replicas are supposed to have caught up.
+    """
     if not _is_notified(simulation, event):
         return []
     wanted = _wanted(simulation, event)
+    supposed = event.fields.setdefault("supposed", frozenset(
+        simulation.possibility[row].partition for row, (isr, _) in wanted.items()
+        if isr is None and row not in simulation.unread
+    ))
     for row, (isr, version) in wanted.items():
         record = simulation.stored_record(row)
         assert record is not None
-        members = record.isr if isr is None else isr
-        if isr is None and row not in simulation.unread:  # No line says it: all have caught up.
-            members = (*members, *(b for b in _online(simulation, row) if b not in members))
         possibility = simulation.possibility[row]
+        members = record.isr if isr is None else isr
+        if isr is None and row not in simulation.unread and possibility.partition in supposed:
+            members = (*members, *(b for b in _online(simulation, row) if b not in members))
         n_writes = event.fields.get("n_writes", {}).get(possibility.partition, 0)
         least = record.version + max(set(members) != set(record.isr), n_writes)
         unknown = possibility.unknown()[1]

@@ -86,7 +86,7 @@ def find_writes(explorer: Explorer, before: World, troubled: Troubled) -> Troubl
     if earlier is None or is_hole(stretch.point):
         earlier = None
         writes = [write for write in writes if write.place > 0]
-    unnamed = [event for event in stretch.events if event.kind == "hidden_isr"]
+    unnamed = [event for event in stretch.events if "supposed" in event.fields]
     doubted = {p for event in unnamed for p in event.fields["supposed"]} & set(troubled)
     for _ in range(TIMES):
         some = {write.partition for write in writes} | doubted
