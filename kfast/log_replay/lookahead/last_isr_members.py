@@ -20,6 +20,9 @@ from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Partition
 
+LEADERLESS = (-1, -2)
+"""What lines say for a leader where there is none; the last while the topic is being deleted."""
+
 
 def note_survivors(
     statements: Sequence[Statement], lines: Sequence[int], events: Sequence[LogEvent]
@@ -38,9 +41,9 @@ def note_survivors(
             if line.kind == "shrunk":
                 _note_order(events[max(bisect.bisect_right(starts, number) - 1, 0)],
                             partition, fields["replica"])
-            if record is None or record.leader in (None, -2) or not record.isr:
+            if record is None or record.leader is None or not record.isr:
                 continue
-            if record.leader != -1 or len(record.isr) != 1:
+            if record.leader not in LEADERLESS or len(record.isr) != 1:
                 led[partition] = number
                 continue
             since = bisect.bisect_right(starts, led.get(partition, number)) - 1
