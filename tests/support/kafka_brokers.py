@@ -71,15 +71,15 @@ def _dependencies(version: str) -> dict[str, str]:
     """Kafka, what writes its log, and what old versions lack on Java 17."""
     release = _release(version)
     scala = "2.13" if release >= (2, 4) else "2.12" if release >= (1, 0) else "2.11"
-    found = {f"org.apache.kafka:kafka_{scala}": version}
+    dependencies = {f"org.apache.kafka:kafka_{scala}": version}
     if release >= (4, 0):
-        return {**found, "org.slf4j:slf4j-simple": "1.7.36"}
-    found |= {"org.slf4j:slf4j-reload4j": "1.7.36", "ch.qos.reload4j:reload4j": "1.2.25"}
+        return {**dependencies, "org.slf4j:slf4j-simple": "1.7.36"}
+    dependencies |= {"org.slf4j:slf4j-reload4j": "1.7.36", "ch.qos.reload4j:reload4j": "1.2.25"}
     if release < (2, 4):  # Later ones up to 3.5.6 cannot write addresses (ZOOKEEPER-3779).
-        found["org.apache.zookeeper:zookeeper"] = "3.4.10"
+        dependencies["org.apache.zookeeper:zookeeper"] = "3.4.10"
     if release < (1, 0):
-        found["javax.xml.bind:jaxb-api"] = "2.3.1"
-    return found
+        dependencies["javax.xml.bind:jaxb-api"] = "2.3.1"
+    return dependencies
 
 
 def _project(version: str) -> str:

@@ -97,13 +97,13 @@ class LiveStory:
 
     def topics(self) -> dict[str, dict[str, list[int]]]:
         """Assignments of all topics but Kafka's own."""
-        found = {}
+        assignments = {}
         with contextlib.suppress(NoNodeError):  # Deleted meanwhile.
             for name in sorted(self.store.get_children(f"{ROOT}/brokers/topics")):
                 if not name.startswith("__"):
                     content, _ = self.store.get(f"{ROOT}/brokers/topics/{name}")
-                    found[name] = json.loads(content)["partitions"]
-        return found
+                    assignments[name] = json.loads(content)["partitions"]
+        return assignments
 
     def drawn(self, n: int) -> list[str]:
         """Some topics."""

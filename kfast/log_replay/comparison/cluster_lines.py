@@ -173,10 +173,10 @@ def _ineligible(simulation: Simulation) -> set[str]:
     Replicas that a new controller is asked to add are read later.
     """
     names, live = set(simulation.moving_at_start), _live(simulation)
-    asked = simulation.ran[-1].event.fields.get("targets", ()) if simulation.ran else ()
+    targets = simulation.ran[-1].event.fields.get("targets", ()) if simulation.ran else ()
     for row, possibility in enumerate(simulation.possibility):
         assigned = simulation.state.assignment(row)
-        replicas = assigned.origin if possibility.partition in asked else assigned.replicas
+        replicas = assigned.origin if possibility.partition in targets else assigned.replicas
         if not live.issuperset(replicas):
             names.add(possibility.partition[0])
     return names

@@ -116,8 +116,8 @@ class Possibility:
     @property
     def origin(self) -> tuple[Any, ...]:
         """What was adopted last: partition, place, leader and ISR; the same in all simulations."""
-        found = ((start.point.number, start.leader, start.isr) for start in self.starts[-1:])
-        return self.partition, *found
+        adopted = ((start.point.number, start.leader, start.isr) for start in self.starts[-1:])
+        return self.partition, *adopted
 
     @property
     def is_old(self) -> bool:

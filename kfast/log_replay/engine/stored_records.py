@@ -85,8 +85,8 @@ def _resumes_many(simulation: Simulation, event: LogEvent) -> bool:
 
     Against a store they go one after the other.
     """
-    n_asked = len(event.fields.get("targets", ()))
-    return event.kind in RESUMES and simulation.state.n_reassigned + n_asked > 1
+    n_targets = len(event.fields.get("targets", ()))
+    return event.kind in RESUMES and simulation.state.n_reassigned + n_targets > 1
 
 
 def _moving(simulation: Simulation) -> set[int]:

@@ -62,18 +62,18 @@ def read_answers(statements: Sequence[Statement], numbers: Sequence[int]) -> lis
 
 def deletion_resumptions(statements: Sequence[Statement], numbers: Sequence[int]) -> list[int]:
     """When a controller went on with deletions for no reason that the line before says."""
-    found: list[int] = []
+    times: list[int] = []
     has_reason = False
     for number in numbers:
         statement = statements[number]
         kind = statement.kind
         if kind == "deletion_handled":
             if not has_reason:
-                found.append(statement.entry.time)
+                times.append(statement.entry.time)
             has_reason = False
         elif kind in RESUMES:
             has_reason = bool(statement.fields.get("topics", True))
-    return found
+    return times
 
 
 def deletion_results(

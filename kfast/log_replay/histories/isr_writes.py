@@ -117,14 +117,14 @@ def find_writes(explorer: Explorer, before: World, troubled: Troubled) -> Troubl
 @contextmanager
 def _left_out(events: Sequence[LogEvent], partitions: AbstractSet[Partition]) -> Iterator[None]:
     """Leave partitions out of what is supposed of ISR changes that no line names."""
-    supposed = [event.fields["supposed"] for event in events]
+    before = [event.fields["supposed"] for event in events]
     for event in events:
         event.fields["supposed"] -= partitions
     try:
         yield
     finally:
-        for event, some in zip(events, supposed, strict=True):
-            event.fields["supposed"] = some
+        for event, supposed in zip(events, before, strict=True):
+            event.fields["supposed"] = supposed
 
 
 # --- what the lines tell ------------------------------------------------------------------------
