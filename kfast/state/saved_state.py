@@ -325,6 +325,8 @@ def load(state: StateArrays, directory: str | os.PathLike[str], *, verify: bool)
     place = Path(directory)
     while True:
         found = _identity(place)
+        if isinstance(found, OSError):
+            raise InputError(f"{place} holds no saved state: {found.strerror}") from found
         try:
             _load(state, place, verify=verify)
         except InputError as error:
@@ -338,12 +340,12 @@ def load(state: StateArrays, directory: str | os.PathLike[str], *, verify: bool)
                 return
 
 
-def _identity(place: Path) -> tuple[int, ...] | None:
-    """Tell the directory that a save has put there from the one before."""
+def _identity(place: Path) -> tuple[int, ...] | OSError:
+    """Tell the directory that a save has put there from the one before; or why none is seen."""
     try:
         status = place.stat()
-    except OSError:  # what cannot be looked at cannot be read, and that is reported
-        return None
+    except OSError as error:
+        return error
     return status.st_dev, status.st_ino, status.st_ctime_ns
 
 

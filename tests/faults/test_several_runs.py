@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import kfast
+from kfast.state import saved_state
 from tests.faults.writers import WRITERS, environment, left_behind
 from tests.support.cli_run import KFAST, ROOT
 
@@ -60,6 +61,23 @@ def test_several_saves_of_one_name(n, tmp_path):
     assert opened
     assert kfast.open(place).n_partitions in sizes
     assert [path.name for path in tmp_path.iterdir()] == ["cluster"]
+
+
+def test_a_state_that_comes_and_goes_while_it_is_opened(tmp_path, monkeypatch):
+    """It is not there before and after: that is the answer, not a column that is missing."""
+    place, elsewhere = tmp_path / "cluster", tmp_path / "elsewhere"
+    kfast.generate(brokers=3, partitions=20, seed=0).save(elsewhere)
+    read_document = saved_state._read_document
+
+    def read_between_two_saves(directory):
+        elsewhere.rename(place)
+        document = read_document(directory)
+        place.rename(elsewhere)
+        return document
+
+    monkeypatch.setattr(saved_state, "_read_document", read_between_two_saves)
+    with pytest.raises(kfast.InputError, match="cluster holds no saved state: No such file"):
+        kfast.open(place)
 
 
 @pytest.mark.slow
