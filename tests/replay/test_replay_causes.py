@@ -383,6 +383,8 @@ def test_an_isr_change_right_before_an_event_leaves_it_its_requests(tmp_path):
 CREATED = Mention(1, frozenset({1, 2}), 0, 0, created=True, leader=1)
 SHRUNK = Mention(11, frozenset({1}), 1, None, frozenset({1}), leader=-1)
 """A controller took replica 1 out, which stays in the ISR without leading. Seen on 2.6.3."""
+SENT = Mention(11, frozenset({1}), 1, None, leader=1)
+"""Its request, which has no version; the broker that takes it in names one. Seen on 0.11.0.3."""
 
 
 @pytest.mark.parametrize(("mentions", "writes"), [
@@ -392,10 +394,13 @@ SHRUNK = Mention(11, frozenset({1}), 1, None, frozenset({1}), leader=-1)
     ([SHRUNK._replace(isr=frozenset({1, 2}), ahead=0), SHRUNK._replace(number=21, ahead=2)],
      [((1, 2), 2)]),
     ([SHRUNK._replace(number=21, leader_epoch=2, ahead=0)], []),
+    ([SENT, SENT._replace(number=12), SENT._replace(number=13, ahead=2)], [((1, 2), 2)]),
+    ([SENT, SENT._replace(number=13, ahead=0)], []),
 ])
 def test_a_line_of_who_left_the_isr_tells_what_a_leader_had_written(mentions, writes):
     """It has no version up to 2.6; where it says that nobody leads, no leader writes any more."""
-    gone, back = (event("brokers", time, added=(), deleted=(), bounced=()) for time in (10, 20))
+    gone, back = (event("brokers", 10 * n, added=(), deleted=(2,)[n - 1 :], bounced=())
+                  for n in (1, 2))
     gone.at, back.at = 10, 20
     stretch = Stretch(Cluster(0, [], [], [event("resume", 0), gone, back]), [], 0, 3)
     found = writes_of(stretch, ("t", 0), [CREATED, *mentions], in_isr=False)

@@ -439,6 +439,12 @@ class Explorer:
                     getattr(world.simulation, name)[to] = getattr(other.simulation, name)[row]
             world.simulation.items[to] = other.simulation.items.get(row, RowItems())
             world.traces[to] = other.traces.get(row, Trace())
+        if world.simulation.cut is not None and other.simulation.cut is not None:
+            records = other.simulation.cut[1]
+            for possibility, _ in added:
+                key = possibility.topic, possibility.partition[1]
+                if key in records:
+                    world.simulation.cut[1][key] = records[key]
         other.brokers.move_rows(moved)
         world.brokers.rows.update(other.brokers.rows)
 

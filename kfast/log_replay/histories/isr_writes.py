@@ -231,6 +231,7 @@ def writes_of(
     lead: int | None = None
     last_led: tuple[int, int, frozenset[int]] | None = None
     guessed: tuple[Write, tuple[int, frozenset[int]]] | None = None
+    without_version: tuple[tuple[int, frozenset[int]], Mention, int, frozenset[int]] | None = None
     owners = [event.at for event in stretch.events]
     seen: set[tuple[int, frozenset[int]]] = set()
     for mention in mentions:
@@ -244,7 +245,7 @@ def writes_of(
         if mention.created or last is None:
             last, lead = mention, mention.ahead
             continue
-        isr = mention.isr
+        isr, before, number = mention.isr, last, mention.number
         moved = mention.leader_epoch > last.leader_epoch
         if moved:  # Else the replica was out of the ISR already, and nothing was written.
             isr |= mention.left or _taken_out(stretch, owners, mention, last, decided)
@@ -262,16 +263,21 @@ def writes_of(
             ):
                 guessed[0].times += times  # This line tells how many writes it took.
                 times = 0
+            elif without_version is not None and without_version[0] == record:
+                _, before, number, isr = without_version  # The first line about the record.
+                moved = True
         elif mention.leader_epoch == last.leader_epoch + (moved and bool(mention.left)):
             times = int(isr != last.isr)  # No controller wrote, or one that says who left.
         elif not isr <= last.isr and not (unclean and moved and len(isr) == 1):
             times = 1
         if mention.ahead is None and times and lead is not None:
             lead += times
-        changes = mention.isr != last.isr if not moved else not isr <= last.isr or times > 1
-        if 1 <= times <= MOST_WRITES and (changes or times > 1 or mention.isr < last.isr):
-            since, number = last.number, mention.number
-            if last.leader == -1 and last_led is not None:
+        changes = mention.isr != before.isr if not moved else not isr <= before.isr
+        if moved or mention.ahead is not None:
+            without_version = None if mention.ahead is not None else (record, last, number, isr)
+        if 1 <= times <= MOST_WRITES and (changes or times > 1 or mention.isr < before.isr):
+            since = before.number
+            if before.leader == -1 and last_led is not None:
                 since, number, isr = last_led  # From then on there is no leader that may write.
             found.append(Write(
                 partition, isr, times, _place(stretch, owners, partition, since, number, in_isr),
