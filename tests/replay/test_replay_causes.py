@@ -17,6 +17,7 @@ from kfast.log_replay.engine.simulation import Simulation
 from kfast.log_replay.events.announced_events import write_script
 from kfast.log_replay.events.events import LogEvent
 from kfast.log_replay.events.unclean_topics import unclean_topics
+from kfast.log_replay.histories.explorer import Explorer
 from kfast.log_replay.histories.isr_writes import Mention, writes_of
 from kfast.log_replay.histories.stretches import Stretch
 from kfast.log_replay.log_files import read_logs
@@ -406,3 +407,14 @@ def test_a_line_of_who_left_the_isr_tells_what_a_leader_had_written(mentions, wr
     found = writes_of(stretch, ("t", 0), [CREATED, *mentions], in_isr=False)
     assert [(tuple(sorted(write.isr)), write.times) for write in found] == writes
     assert {write.place for write in found} <= {1}
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_who_answers_depends_on_all_topics_that_are_being_deleted(is_named):
+    """What is tried out of one partition alone would take the answers of others. Seen on 3.2.3."""
+    fields = {"failures": {}} if is_named else {"halted": (), "refused_by": frozenset()}
+    events = [event("resume", 0), event("delete", 1, topics=("a", "t")),
+              event("deleted", 2, broker=None, **fields)]
+    explorer = Explorer(Cluster(0, [], [], events), [], "zk-3.9", Steps())
+    explorer.world.gone = {("a", 0): [], ("t", 0): []}
+    assert explorer.companions(explorer.world) == (set() if is_named else {("a", 0), ("t", 0)})

@@ -757,3 +757,33 @@ def test_a_reassignment_goes_on_after_a_change_between_two_controllers(tmp_path)
                 if (row["subject"], row["kind"]) == ("t-0", "leader epoch")]
     assert verdicts == ["predicted", "adopted", "predicted", "predicted"]
     assert found.counts["missing"] == 0
+
+
+WITHOUT_RECORD = ("INFO Leader not yet assigned for partition t-1. Skip sending "
+                  "UpdateMetadataRequest. (kafka.controller.ControllerBrokerRequestBatch)")
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_who_is_told_of_a_partition_without_a_record_is_unknown(is_named, tmp_path):
+    """A topic grows without a controller; no line names the new replicas. Seen on 2.6.3.
+
+    Kafka 3.9, ReplicaStateMachine.scala, `doHandleStateChanges`: all brokers, of no partition.
+    """
+    state = read_state(NOTHING_YET, brokers=[1, 2, 3], controller_id=-1)
+    logged = LoggedController(state, "2.8")
+    logged.fail_over(1)
+    logged.create_topics({"t": [[1]]})
+    logged.die(2)
+    logged.controller.on_partition_modifications("t", {1: [2]})
+    logged.fail_over(3)
+    lines = logged.log.files["broker-3/state-change.log"]
+    lines[:] = [line for line in lines if "for partition t-1 from" not in line]
+    if is_named:
+        logged.log.write(3, "controller", WITHOUT_RECORD)
+    logged.delete(["t"])
+    for _ in range(2):
+        logged.acknowledge(["t"])
+        logged.change_brokers(started=[2])
+        logged.change_brokers(failed=[2])
+    found = replay(traced_below_info(logged, tmp_path), profile="zk-2.7")
+    assert bool(found.contradictions) != is_named

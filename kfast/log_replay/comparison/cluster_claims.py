@@ -60,7 +60,7 @@ class ClusterView:
     hidden_changes : list of int
         Lines at which ISRs were changed of partitions that no line names.
     unnamed : frozenset of str
-        Topics of which no line names a partition.
+        Topics with a partition that no line names, or of which none names a replica.
     updating : dict
         Assignments that were announced and are not stored yet, by the `id` of the term.
     queued : dict

@@ -201,8 +201,9 @@ def _topic_set(
         for claim in compare_set(view, line):
             if line.kind == "topics":
                 named = {name[0] for name in view.cluster.lines_about if name is not None}
-                view.unnamed = claim.logged - claim.predicted - named
-            is_open = claim.logged != claim.predicted == claim.logged - view.unnamed
+                unassigned = {topic for topic, _ in view.cluster.unassigned}
+                view.unnamed = claim.logged - (claim.predicted | named) | claim.logged & unassigned
+            is_open = claim.predicted < claim.logged <= claim.predicted | view.unnamed
             yield claim._replace(predicted=None, reason=UNASSIGNED) if is_open else claim
 
     return compare

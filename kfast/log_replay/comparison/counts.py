@@ -48,7 +48,7 @@ def _sent(view: ClusterView, line: Statement) -> Iterator[Claim]:
     absent = None if latest is not None and latest.event.kind == "resume" else MISSING
     for at, (kind, value) in enumerate(zip(names, logged, strict=True)):
         predicted = absent if found is None else found[at]
-        if isinstance(value, frozenset) and predicted is not MISSING:
+        if isinstance(value, frozenset) and predicted is not MISSING and value and predicted:
             yield Claim(kind, subject, value, predicted)
         else:
             yield view.count(kind, subject, value, predicted)

@@ -353,13 +353,18 @@ class Explorer:
     # --- trying out events ----------------------------------------------------------------------
 
     def companions(self, before: World) -> set[Partition]:
-        """Partitions whose requests name others: up to 1.1 each has all that is to be deleted."""
+        """Partitions that what is predicted of others depends on, while topics are being deleted.
+
+        Up to 1.1 each request names all that is to be deleted. Where no line says which broker
+        answers, all that are to answer may have.
+        """
+        events = self.stretch.events
+        answers_next = any("halted" in event.fields for event in events)
         deletes = before.simulation.state.any_queued or any(
-            event.kind == "delete" or event.fields.get("to_delete") for event in self.stretch.events
+            event.kind == "delete" or event.fields.get("to_delete") for event in events
         )
-        if not deletes or not before.simulation.controller.profile.metadata_has_deleted:
-            return set()
-        return set(self.everywhere())
+        names_all = before.simulation.controller.profile.metadata_has_deleted
+        return set(self.everywhere()) if deletes and (answers_next or names_all) else set()
 
     def begin_again(self, before: World, partitions: set[Partition]) -> World:
         """The world at the beginning of a stretch, with what was chosen there for partitions."""

@@ -4,7 +4,8 @@ Every write of a controller raises both the leader epoch and the version of a re
 writes an ISR raises the version alone. So where the version runs ahead of the epoch between two
 records of a partition, a leader has written in between; so it has where a replica is back in the
 ISR. The next record tells which ISR it was. All such writes of a stretch are put into the script
-at once; each partition keeps those that explain more lines than they cost.
+at once; each partition keeps those that explain more lines than they cost, or one that the next
+record of the partition, or one of another partition, confirms.
 
 Source: docs/controller.md, sections 1.4 and 6.10, for who writes what.
 """
@@ -12,6 +13,7 @@ Source: docs/controller.md, sections 1.4 and 6.10, for who writes what.
 from __future__ import annotations
 
 import bisect
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
@@ -27,6 +29,8 @@ from kfast.log_replay.engine.simulation import DECIDED
 from kfast.log_replay.events.events import LogEvent, is_hole
 from kfast.log_replay.histories.explorer import Explorer, Troubled
 from kfast.log_replay.histories.stretches import COST, Stretch, before_balancing, go_through
+from kfast.log_replay.lookahead.clusters import look_ahead
+from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Partition
 
@@ -36,9 +40,9 @@ TIMES = 3
 KINDS = frozenset({
     "partition_led", "shrunk", "sent_leader_and_isr_partition", "sent_update_metadata_partition",
     "isr_record", "all_leaders", "sent_reassignment", "election", "received", "send_failed",
-    "preferred_done",
+    "preferred_done", "partition_failed",
 })
-"""Lines that tell a record with its ISR, or that one replica is in it."""
+"""Lines that tell a record with its ISR, or whether one replica is in it."""
 
 
 class Mention(NamedTuple):
@@ -61,7 +65,8 @@ class Mention(NamedTuple):
 class Write:
     """An ISR that a leader wrote, and the place of the event that it comes before.
 
-    `seen` are leader epoch and version of the record that tells it, where it says both.
+    `seen` are leader epoch and version of the record that tells it, where it says both;
+    `is_confirmed`: the next record has its version at least as far ahead.
     """
 
     partition: Partition
@@ -69,6 +74,7 @@ class Write:
     times: int
     place: int
     seen: tuple[int, int] | None
+    is_confirmed: bool
 
 
 def find_writes(explorer: Explorer, before: World, troubled: Troubled) -> Troubled:
@@ -99,9 +105,12 @@ def find_writes(explorer: Explorer, before: World, troubled: Troubled) -> Troubl
             go_through(world, trial, trial.lines_about(some), some)
         explorer.keep_cheapest(world, some & born)
         wrong, left = explorer.n_wrong(explorer.world, some), explorer.n_wrong(world, some)
-        helped = {
-            p for p in some if wrong[p] - left[p] > (0 if p in doubted else COST[WRITTEN])
+        alike = Counter((write.isr, write.times, write.place) for write in writes)
+        certain = doubted | some - {
+            write.partition for write in writes if not write.is_confirmed
+            and alike[write.isr, write.times, write.place] == 1
         }
+        helped = {p for p in some if wrong[p] - left[p] > (0 if p in certain else COST[WRITTEN])}
         if helped == some:
             last = first + len(stretch.events)
             explorer.cluster.events[first:last] = trial.events
@@ -133,11 +142,7 @@ def _left_out(events: Sequence[LogEvent], partitions: AbstractSet[Partition]) ->
 def _mentions(
     explorer: Explorer, stretch: Stretch, partitions: set[Partition], in_isr: bool
 ) -> dict[Partition, list[Mention]]:
-    """Records of some partitions, in the order of the log.
-
-    A preferred replica that is elected is in the ISR; so is one that automatic balancing elects
-    only there (`in_isr`).
-    """
+    """Records of some partitions, in the order of the log."""
     simulation = explorer.world.simulation
     preferred = {p: simulation.preferred(rows[0]) for p, rows in simulation.rows.items() if rows}
     found: dict[Partition, list[Mention]] = {}
@@ -147,18 +152,14 @@ def _mentions(
             continue
         for partition, fields in subjects(line):
             record = fields.get("record")
-            elected = -1
-            if line.kind == "preferred_done":
-                elected = fields["leader"]
-            elif line.kind == "election" and in_isr and fields["trigger"] == "AutoTriggered":
-                elected = preferred.get(partition, -1)
-            if elected >= 0 and partition in found:
-                last = found[partition][-1]
-                if elected not in last.isr:
-                    found[partition].append(last._replace(
-                        number=number, isr=last.isr | {elected}, ahead=None,
-                        created=False, left=frozenset(),
-                    ))
+            last = found[partition][-1] if partition in found else None
+            isr = frozenset() if last is None else _implied_isr(
+                line, last, preferred.get(partition, -1), in_isr
+            )
+            if last is not None and isr != last.isr:
+                found[partition].append(last._replace(
+                    number=number, isr=isr, ahead=None, created=False, left=frozenset()
+                ))
             if partition not in partitions or record is None or record.isr is None:
                 continue
             if record.leader_epoch is None or record.leader == -2:
@@ -166,11 +167,44 @@ def _mentions(
             ahead = None if record.version is None else record.version - record.leader_epoch
             left = frozenset({fields["replica"]}) if line.kind == "shrunk" else frozenset()
             created = line.kind == "partition_led" and fields["before"] == "NewPartition"
-            found.setdefault(partition, []).append(Mention(
-                number, frozenset(record.isr), record.leader_epoch, ahead, left, created,
+            mentions, sent = found.setdefault(partition, []), number
+            if line.kind == "send_failed" and any(
+                mention.leader_epoch > record.leader_epoch for mention in mentions
+            ):  # The request was made long ago.
+                sent = _requested(explorer, partition, record.leader_epoch, number)
+            bisect.insort(mentions, Mention(
+                sent, frozenset(record.isr), record.leader_epoch, ahead, left, created,
                 record.leader,
-            ))
+            ), key=lambda mention: mention.number)
     return found
+
+
+def _requested(explorer: Explorer, partition: Partition, leader_epoch: int, number: int) -> int:
+    """Line of the last event before a line that sent requests with a leader epoch."""
+    simulation = explorer.world.simulation
+    return max((
+        item.event.at for row in simulation.rows_of(partition)
+        for kind in ("leader_and_isr", "update_metadata")
+        for item in simulation.items_of(row, kind)
+        if item.fields["leader_epoch"] == leader_epoch
+        and explorer.stretch.begin <= item.event.at <= number
+    ), default=number)
+
+
+def _implied_isr(line: Statement, last: Mention, preferred: int, in_isr: bool) -> frozenset[int]:
+    """The ISR that an election implies, after the last record.
+
+    A preferred replica that is elected is in the ISR; so is one that automatic balancing elects
+    only there (`in_isr`). Where none is for a leader that shuts down, it is the last member.
+    """
+    fields = line.fields
+    if line.kind == "preferred_done":
+        return last.isr | {fields["leader"]}
+    if line.kind == "election" and in_isr and fields["trigger"] == "AutoTriggered":
+        return last.isr | {preferred} - {-1}
+    if line.kind == "partition_failed" and "ControlledShutdown" in line.entry.more:
+        return last.isr & {last.leader} or last.isr
+    return last.isr
 
 
 def _decided(explorer: Explorer, stretch: Stretch, partition: Partition) -> list[Item]:
@@ -283,10 +317,20 @@ def writes_of(
                 partition, isr, times, _place(stretch, owners, partition, since, number, in_isr),
                 None if mention.ahead is None else
                 (mention.leader_epoch, mention.leader_epoch + mention.ahead),
+                _is_confirmed(stretch, partition, mention.number, lead),
             ))
             guessed = (found[-1], record) if mention.ahead is None else None
         last = mention
     return found
+
+
+def _is_confirmed(
+    stretch: Stretch, partition: Partition, number: int, ahead: int | None
+) -> bool:
+    """Whether the next record has its version as far ahead as a line, or more: none is damaged."""
+    lines = stretch.cluster.lines_about.get(partition, [])
+    later = look_ahead(stretch.statements, lines, number + 1, {partition}).get(partition)
+    return later is not None and ahead is not None and later[1] - later[0] >= ahead
 
 
 def _taken_out(

@@ -120,6 +120,12 @@ class Cluster:
             terms.setdefault(term.controller, []).append(term)
         return terms
 
+    @cached_property
+    def unassigned(self) -> set[Partition]:
+        """Partitions that lines name, and no replica of which any line does."""
+        named = {partition for partition in self.lines_about if partition is not None}
+        return named - self.assignments.keys() - _created(self).keys()
+
     def is_assigned(self, partition: Partition, creation: LogEvent | None) -> bool:
         """Whether lines name the replicas of a partition in their order."""
         return creation is not None or partition in self.ordered

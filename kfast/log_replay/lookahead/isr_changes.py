@@ -1,7 +1,8 @@
 """ISR changes that leaders decided and that only later lines name.
 
 From 3.3 on a controller logs that it sent all brokers so many partitions, and not which ones. A
-broker that traces UpdateMetadata names them, with their records. Every write of a controller raises
+broker that traces UpdateMetadata names them, with their records; so does a controller that cannot
+send it. Every write of a controller raises
 the leader epoch of a record, so one that follows another with the same leader and leader epoch, and
 another ISR, is its leader's. A proposal that is refused, or that changes nothing, goes out with the
 others of its request. It is put where the controller announced a request of as many
@@ -124,9 +125,10 @@ def _read(
     created: dict[Partition, int] = {}
     histories: Histories = {}
     requests: list[Request] = []
-    current: dict[int | None, tuple[tuple[int, ...], Request]] = {}
+    current: dict[tuple[int | None, str], tuple[tuple[int, ...], Request]] = {}
     for number in lines:
         line = statements[number]
+        source = line.actor_id, line.kind
         for partition, version, content in _records(line):
             if line.kind == "partition_led" and line.fields["before"] == "NewPartition":
                 created[partition] = created.get(partition, 0) + 1
@@ -134,14 +136,18 @@ def _read(
             mentions = histories.setdefault(life, {}).setdefault(version, Mentions())
             mentions.votes[content] += 1
             mentions.first.setdefault(content, number)
-            if line.kind != "cached_partition":
-                continue
             fields = line.fields
-            key = fields["controller"], fields["controller_epoch"], fields["correlation"]
-            if line.actor_id not in current or current[line.actor_id][0] != key:
-                current[line.actor_id] = key, Request(number, fields["controller_epoch"])
-                requests.append(current[line.actor_id][1])
-            current[line.actor_id][1].versions[life] = version
+            key: tuple[int, ...] = (number,)
+            if line.kind == "cached_partition":
+                key = fields["controller"], fields["controller_epoch"], fields["correlation"]
+            elif line.kind != "send_failed" or not (
+                fields["request"].api.startswith("UpdateMetadata")
+            ):
+                continue
+            if source not in current or current[source][0] != key:
+                current[source] = key, Request(number, fields["controller_epoch"])
+                requests.append(current[source][1])
+            current[source][1].versions[life] = version
     return histories, requests
 
 

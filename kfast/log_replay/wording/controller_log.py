@@ -130,6 +130,8 @@ PARTITIONS = (
          "zkVersion updated to [{version:int}]", "2.7", "3.2"),
     Form("isr_record", "ISR for partition {partition:partition} updated to {record:any_record}.",
          "3.3"),
+    Form("without_record", "Leader not yet assigned for partition {partition:partition}. Skip "
+         "sending UpdateMetadataRequest."),
     Form("isr_failed", "Failed to update ISR for partition {:rest}", "2.7"),
     Form("isr_notified", "Sending MetadataRequest to Brokers:{:text}for Topic{:word}: "
          "{partitions:partitions}"),
@@ -253,7 +255,7 @@ BEGINNINGS = (
     "Current leader ", "Partition {:partition} : current leader = ",
     "After leader election, leader ",
     "Live assigned replicas for partition ", "Initializing leader and isr for partition ",
-    "Leader not yet assigned for partition ", "The stop replica request (delete = ",
+    "The stop replica request (delete = ",
     "Controller failed to ", "Rejecting Alter", "Ignoring Alter",
     "Error when processing Alter", "Error while ", "Error processing event ", "Error handling ",
     "Uncaught error processing event ",
