@@ -771,6 +771,29 @@ def test_isr_changes_by_request(profile):
     assert_reads(state, LED)
 
 
+@pytest.mark.parametrize("journal", ["counts", "full"])
+@pytest.mark.parametrize(("release", "code"), [
+    ("2.7", AlterCode.WRITTEN), ("3.2", AlterCode.WRITTEN),
+    ("3.3", AlterCode.INELIGIBLE_REPLICA), ("3.9", AlterCode.INELIGIBLE_REPLICA),
+])
+def test_an_isr_may_be_asked_for_that_names_a_dead_broker(release, code, journal):
+    """Row "AlterPartition": before 3.3. Seen on 2.8.2: a broker fetches before it registers again.
+
+    Kafka 3.2, KafkaController.scala, `processAlterPartition`; 3.3, `tryProcessAlterPartition`.
+    """
+    before = """
+        partition  ar     isr  leader  epoch  state
+        t-0        1,2,3  1,3  1       7      ONLINE
+        t-1        1,2,3  1    1       7      ONLINE
+    """
+    controller = Controller(read_state(before, down=[3]), journal=journal, profile=release)
+    assert controller.catch_up([2]).alterations() == [code, AlterCode.WRITTEN]
+    outcome = controller.alter_partition(1, 0, [1], 7, [[1, 2, 3]], 8)
+    assert outcome.alterations() == [code]
+    isr = (1, 2, 3) if code == AlterCode.WRITTEN else (1, 2)
+    assert controller.state.leadership(1).isr == isr
+
+
 @BOTH
 @one_of(*EVERY)
 def test_brokers_catch_up(profile, with_store):

@@ -189,7 +189,7 @@ def check_proposal(ctx: Context, p: Partition, proposed: Record) -> AlterCode | 
         return AlterCode.INVALID_REQUEST
     if proposed.recovery == RECOVERING and current.recovery == RECOVERED:
         return AlterCode.INVALID_REQUEST
-    if not set(proposed.isr) <= ctx.live:
+    if ctx.profile.requires_live_isr and not set(proposed.isr) <= ctx.live:
         return AlterCode.INELIGIBLE_REPLICA
     return None
 

@@ -86,6 +86,8 @@ class Profile:
     """Since 2.6: reassignments do not matter."""
     has_alter_partition: bool = True
     """Since 2.7: leaders ask the controller to change ISRs."""
+    requires_live_isr: bool = True
+    """Since 3.3: it refuses those that name brokers which are not live."""
 
     # -- reassignment and deletion: sections 6.6, 6.7 and 6.12 --
     cancels_reassignments: bool = True
@@ -104,7 +106,7 @@ ZK_3_9 = Profile()
 ZK_2_4 = replace(
     ZK_3_9, name="zk-2.4", group_order="scala-2.12", marks_recovery=False,
     tells_starting_of_queued=True, announces_unless_elected=False, rebalances_in_isr=False,
-    rebalances_while_reassigning=False, has_alter_partition=False,
+    rebalances_while_reassigning=False, has_alter_partition=False, requires_live_isr=False,
     epoch_bump_separates_added=False, batches_deletions=False,
 )
 ZK_2_0 = replace(

@@ -110,6 +110,8 @@ def _decide(
     isr.check_alterations(
         state.columns, rows, sender, leader_epoch, version, masks, recovery, unknown, codes,
     )
+    if not engine.profile.requires_live_isr:  # What nobody knows has no slot to be written.
+        codes[(codes == AlterCode.INELIGIBLE_REPLICA) & (unknown == 0)] = AlterCode.WRITTEN
     accepted = np.flatnonzero(codes == AlterCode.WRITTEN)
     proposed = state.records.take(rows[accepted])
     proposed["leader"], proposed["leader_epoch"] = sender[accepted], leader_epoch[accepted]

@@ -47,11 +47,11 @@ class ExecutionMode(Enum):
     STORE = "each step on all rows, with records that a store reads and writes"
 
 
-QUEUED, REASSIGNED, IN_TURN, ELECTS, FULL, EFFECTS = 1, 2, 4, 8, 16, 32
+QUEUED, REASSIGNED, IN_TURN, ELECTS, FULL, EFFECTS, UNCHECKED = 1, 2, 4, 8, 16, 32, 64
 """What ties partitions together, or the steps of an event apart, as bits: some topic is queued for
 deletion, some partition is being reassigned, the version goes partition by partition or looks
 beyond the brokers that failed, a policy has partitions to elect for although no broker fails, the
-journal keeps rows or what became of each."""
+journal keeps rows or what became of each, the controller takes any ISR that it is asked for."""
 
 STEPWISE: Mapping[str, int] = {
     "on_controller_failover": EFFECTS,
@@ -60,7 +60,7 @@ STEPWISE: Mapping[str, int] = {
     "controlled_shutdown": QUEUED | IN_TURN | FULL,
     "elect_leaders": 0,
     "rebalance_leaders": QUEUED | IN_TURN | FULL,
-    "catch_up": QUEUED | REASSIGNED | FULL,
+    "catch_up": QUEUED | REASSIGNED | FULL | UNCHECKED,
     "alter_partition": REASSIGNED,
 }
 """Events whose steps may be fused, and what makes each go step by step.
@@ -125,8 +125,10 @@ class ZkEngine:
         self.partition_state_machine = PartitionStateMachine(
             state, store, journal=self.journal, threads=threads, profile=self.profile, policy=policy
         )
-        self._in_turn = IN_TURN * (
+        self._present_always = IN_TURN * (
             self.profile.batch_per_partition or self.profile.offlines_only_of_failed
+        ) + UNCHECKED * (
+            self.profile.has_alter_partition and not self.profile.requires_live_isr
         )
 
     def attempt(self, event: str, steps: Callable[[], None]) -> Outcome:
@@ -163,7 +165,8 @@ class ZkEngine:
             return ExecutionMode.STORE
         state, journal = self.state, self.journal
         present = (
-            self._in_turn + QUEUED * state.any_queued + REASSIGNED * (state.n_reassigned > 0)
+            self._present_always + QUEUED * state.any_queued
+            + REASSIGNED * (state.n_reassigned > 0)
             + FULL * journal.full + EFFECTS * journal.records_effects
         )
         if self.partition_state_machine.policy_runner.policy is not None:

@@ -168,6 +168,8 @@ class Profile:
     """Automatic rebalancing goes on beside reassignments (since 2.6)."""
     has_alter_partition: bool = True
     """Leaders ask the controller to change ISRs (since 2.7); before, they write them themselves."""
+    requires_live_isr: bool = True
+    """The ISR that a leader asks for may name live brokers only (since 3.3)."""
 
     # --- reassignment and deletion ---------------------------------------------------------------
 
@@ -257,6 +259,7 @@ ZK_2_4 = replace(
     rebalances_in_isr=False,
     rebalances_while_reassigning=False,
     has_alter_partition=False,
+    requires_live_isr=False,
     epoch_bump_separates_added=False,
     batches_deletions=False,
 )
@@ -331,6 +334,7 @@ CHANGED_SWITCHES: Mapping[str, tuple[str, ...]] = {
     "2.7": ("has_alter_partition", "epoch_bump_separates_added", "tells_starting_of_queued"),
     "3.1": ("announces_unless_elected",),
     "3.2": ("marks_recovery",),
+    "3.3": ("requires_live_isr",),
     "3.4": ("rebalances_while_reassigning",),
 }
 """Switches that took their newest value in a release between two named profiles."""
