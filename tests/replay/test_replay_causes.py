@@ -71,6 +71,33 @@ BACK = """\
 [2021-05-01 10:02:00,001] INFO [Controller id=1] Newly added brokers: 3, deleted brokers: , \
 bounced brokers: , all live brokers: 1,2,3 (kafka.controller.KafkaController)
 """
+ENDED = """\
+[2021-05-01 10:02:00,003] INFO [Controller id=1] Successfully updated assignment of partition \
+a-0 to ReplicaAssignment(replicas=1, addingReplicas=, removingReplicas=) \
+(kafka.controller.KafkaController)
+"""
+RESTARTED = """\
+[2021-05-01 10:02:00,004] INFO [Topic Deletion Manager 1] Deletion of topic b (re)started \
+(kafka.controller.TopicDeletionManager)
+"""
+NOTIFIED = """\
+[2021-05-01 10:02:00,009] DEBUG [Controller id=1] Sending MetadataRequest to Brokers: \
+Vector(1, 2, 3) for TopicPartitions: ArrayBuffer(a-0) (kafka.controller.KafkaController)
+""", """\
+[2021-05-01 10:02:00,005] TRACE [Controller id=1 epoch=4] Changed state of replica 3 for partition \
+b-0 from OfflineReplica to ReplicaDeletionStarted (state.change.logger)
+[2021-05-01 10:02:00,009] TRACE [Controller id=1 epoch=4] Sending UpdateMetadata request \
+PartitionState(controllerEpoch=4, leader=1, leaderEpoch=3, isr=[1], zkVersion=5, replicas=[1, 2], \
+offlineReplicas=[]) to brokers Set(1, 2, 3) for partition a-0 (state.change.logger)
+"""
+ON_DEMAND = """\
+[2021-05-01 10:01:00,000] INFO [Controller id=1] Starting replica leader election (PREFERRED) for \
+partitions a-0 triggered by AdminClientTriggered (kafka.controller.KafkaController)
+"""
+ALL_TOLD = """\
+[2021-05-01 10:02:00,00{ms}] INFO [Controller id=1 epoch=4] Sending UpdateMetadata request to \
+brokers HashSet(1, 2, 3) for {n} partitions (state.change.logger)
+"""
 EPOCHS = """\
 [2021-05-01 10:02:00,004] INFO [Controller id=1] Updated broker epochs cache: HashMap(1 -> 10, \
 2 -> 20, 3 -> 30) (kafka.controller.KafkaController)
@@ -173,6 +200,33 @@ def test_a_change_of_brokers_ends_with_their_epochs(tmp_path, is_over, kinds):
     statements = statements_of(tmp_path, READY + STORED + lines)
     events = write_script(statements, find_terms(statements)[0])
     assert [event.kind for event in events if event.kind != "resume"] == kinds
+
+
+def test_an_election_on_demand_tells_the_preferred_replica(tmp_path):
+    """At INFO no line may name the replicas of a partition that is found new. Seen on 3.6.2."""
+    led = LED.format(minute=1, before="Online", leader=2, epoch=1, version=1)
+    moved = LED.format(minute=2, before="Online", leader=1, epoch=2, version=2)
+    statements = statements_of(tmp_path, READY + ON_DEMAND, led + moved)
+    (cluster,) = split_clusters(statements, find_terms(statements))
+    assert cluster.preferred == {("a", 0): 2}
+    assert cluster.assignments == {("a", 0): (2, 1)}
+
+
+def test_the_end_of_a_reassignment_is_announced_before_a_deletion_that_starts_again(tmp_path):
+    """Brokers that are back lead to both, perhaps in the same millisecond. Seen on 2.8.2."""
+    told = "".join(ALL_TOLD.format(ms=ms, n=n) for ms, n in ((2, 4), (4, 1), (4, 8)))
+    statements = statements_of(tmp_path, READY + UPDATING + BACK + ENDED + RESTARTED, told)
+    events = write_script(statements, find_terms(statements)[0])
+    assert [event.kind for event in events] == ["resume", "reassign", "brokers"]
+    assert [batch.n_partitions for batch in events[-1].batches] == [4, 1, 8]
+
+
+def test_a_notification_names_the_partitions_that_it_announces(tmp_path):
+    """Not the deletion that has started again just before, in the same event. Seen on 2.2.2."""
+    statements = statements_of(tmp_path, READY + BACK + RESTARTED + NOTIFIED[0], NOTIFIED[1])
+    events = write_script(statements, find_terms(statements)[0])
+    assert [event.kind for event in events] == ["resume", "brokers", "isr"]
+    assert events[-1].fields["updates"] == {("a", 0): ((1,), 5)}
 
 
 def test_a_reassignment_tells_the_replicas_of_a_partition_without_a_record(tmp_path):
@@ -388,6 +442,23 @@ SENT = Mention(11, frozenset({1}), 1, None, leader=1)
 """Its request, which has no version; the broker that takes it in names one. Seen on 0.11.0.3."""
 
 
+@pytest.mark.parametrize(("epoch", "writes"), [(2, []), (3, [(1, 2, 3)])])
+def test_a_deletion_raises_the_leader_epoch_for_every_member_of_the_isr(epoch, writes):
+    """The next line of the record may be of a shutdown, which has no part in it. Seen on 2.4.1.
+
+    Kafka 2.4, KafkaController.scala, `doControlledShutdown`; ReplicaStateMachine.scala,
+    `doRemoveReplicasFromIsr`.
+    """
+    gone, later = event("delete", 10, topics=("t",)), event("shutdown", 20, broker=2)
+    gone.at, later.at = 10, 20
+    stretch = Stretch(Cluster(0, [], [], [event("resume", 0), gone, later]), [], 0, 3)
+    mention = Mention(21, frozenset({1}), epoch, None, leader=-1)
+    found = writes_of(stretch, ("t", 0), [CREATED, mention], in_isr=False, replicas=(3, 1, 2))
+    assert [(tuple(sorted(write.isr)), write.place) for write in found] == [
+        (isr, 1) for isr in writes
+    ]
+
+
 @pytest.mark.parametrize(("mentions", "writes"), [
     ([SHRUNK], [((1,), 1)]),
     ([SHRUNK._replace(leader=1, left=frozenset({2}))], []),
@@ -397,16 +468,21 @@ SENT = Mention(11, frozenset({1}), 1, None, leader=1)
     ([SHRUNK._replace(number=21, leader_epoch=2, ahead=0)], []),
     ([SENT, SENT._replace(number=12), SENT._replace(number=13, ahead=2)], [((1, 2), 2)]),
     ([SENT, SENT._replace(number=13, ahead=0)], []),
+    ([Mention(21, frozenset({2}), 1, 1, leader=2)], [((2,), 1)]),
+    ([Mention(21, frozenset({2}), 1, 1, leader=2, recovers=True)], [((1,), 1)]),
 ])
 def test_a_line_of_who_left_the_isr_tells_what_a_leader_had_written(mentions, writes):
-    """It has no version up to 2.6; where it says that nobody leads, no leader writes any more."""
+    """It has no version up to 2.6; where it says that nobody leads, no leader writes any more.
+
+    A leader that has to recover was not in the ISR that the last one wrote. Seen on 3.6.2.
+    """
     gone, back = (event("brokers", 10 * n, added=(), deleted=(2,)[n - 1 :], bounced=())
                   for n in (1, 2))
     gone.at, back.at = 10, 20
     stretch = Stretch(Cluster(0, [], [], [event("resume", 0), gone, back]), [], 0, 3)
     found = writes_of(stretch, ("t", 0), [CREATED, *mentions], in_isr=False)
     assert [(tuple(sorted(write.isr)), write.times) for write in found] == writes
-    assert {write.place for write in found} <= {1}
+    assert {write.place for write in found} <= {1, 2}
 
 
 @pytest.mark.parametrize("is_named", [False, True])

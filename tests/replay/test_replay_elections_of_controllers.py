@@ -205,11 +205,70 @@ def test_lines_after_the_next_election_are_unknown(tmp_path):
     log.pause()
     log.write(3, "state-change", "INFO [Controller id=3 epoch=4] Sending UpdateMetadata request to "
               "brokers HashSet(1, 2, 3) for 7 partitions (state.change.logger)")
+    log.write(3, "state-change", "INFO [Broker id=3] Add 7 partitions and deleted 0 partitions "
+              "from metadata cache in response to UpdateMetadata request sent by controller 3 "
+              f"epoch {logged.state.controller_epoch - 1} with correlation id 99 "
+              "(state.change.logger)")
+    log.write(3, "state-change", "TRACE [Broker id=3] Cached leader info UpdateMetadataPartition"
+              "State(topicName='calm', partitionIndex=0, controllerEpoch=1, leader=3, leaderEpoch="
+              "4, isr=[3], zkVersion=77, replicas=[2, 3], offlineReplicas=[]) for partition calm-0 "
+              "in response to UpdateMetadata request sent by controller 3 epoch "
+              f"{logged.state.controller_epoch - 1} with correlation id 99 (state.change.logger)")
     files = log.files["broker-3/controller.log"]
     files[:] = [line for line in files if "Resign" not in line]
     found = replayed(logged, tmp_path)
     assert wrong(found) == []
     assert found.unknown_reasons[REPLACED] > 0
+
+
+def test_what_a_controller_begins_after_its_failover_may_be_refused(tmp_path):
+    """The failover itself was not. Seen on 2.7.2: a reassignment after a pause of nine seconds."""
+    logged = begin("2.8")
+    epoch = logged.state.controller_epoch
+    logged.fail_over(2)
+    log = logged.log
+    log.pause()
+    log.write(3, "controller", "INFO [Controller id=3] Leader 2 for partition calm-0 being "
+              "reassigned, is already in the new list of replicas 2 and is alive "
+              "(kafka.controller.KafkaController)")
+    log.write(3, "state-change", f"ERROR [Controller id=3 epoch={epoch}] Controller 3 epoch "
+              f"{epoch} failed to change state for partition calm-0 from OfflinePartition to "
+              "OnlinePartition (state.change.logger)")
+    log.files["broker-3/state-change.log"].append(
+        "org.apache.zookeeper.KeeperException$SessionExpiredException: KeeperErrorCode"
+    )
+    files = log.files["broker-3/controller.log"]
+    files[:] = [line for line in files if "Resign" not in line]
+    found = replayed(logged, tmp_path)
+    assert wrong(found) == []
+    assert found.counts["missing"] == 0
+
+
+def test_a_controller_that_ends_within_its_failover_has_not_written_what_it_took_over(tmp_path):
+    """The next one reads the controller epoch that is stored. Seen on 2.7.2.
+
+    Kafka 2.7, ReplicaStateMachine.scala, `doRemoveReplicasFromIsr`: of a replica that is out of
+    the ISR nothing is written.
+    """
+    state = read_state("""
+        partition  ar   isr  leader  epoch  state
+        calm-0     2,3  3    3       4      ONLINE
+        lost-0     2,3  2,3  3       4      ONLINE
+    """, brokers=[1, 3], down=[2], controller_id=-1)
+    logged = LoggedController(state, "2.8", trace=True)
+    log, before = logged.log, state.copy()
+    logged.fail_over(3)
+    file = log.files["broker-3/state-change.log"]
+    del file[next(at for at, line in enumerate(file) if "after removing" in line) + 1 :]
+    for at, line in enumerate(log.files["broker-3/controller.log"]):
+        if "Triggering offline replica" in line:
+            del log.files["broker-3/controller.log"][at:]
+    before.controller_epoch = before.epoch_store_version = state.controller_epoch
+    following = LoggedController(before, "2.8", trace=True)
+    following.log.files, following.log.time_ms = log.files, log.time_ms
+    following.fail_over(1)
+    found = replayed(following, tmp_path)
+    assert wrong(found) == []
 
 
 def test_a_request_that_a_controller_could_not_send_is_of_its_own_term(tmp_path):
@@ -409,7 +468,27 @@ def test_a_request_has_also_the_partitions_of_refused_proposals(tmp_path):
     assert found.reasons[UNNAMED] == 1
     log.files["broker-3/state-change.log"].pop()
     log.write(3, "state-change", sent.format(3))
-    assert len(wrong(replayed(logged, tmp_path))) == 2
+    assert len(wrong(replayed(logged, tmp_path))) == 1
+
+
+def test_all_brokers_are_told_of_an_isr_request_without_known_partitions(tmp_path):
+    """Its topics have been deleted. Seen on 3.8.1.
+
+    Kafka 3.8, KafkaController.scala, `tryProcessAlterPartition`.
+    """
+    logged = begin("2.8")
+    log, state = logged.log, logged.state
+    log.pause()
+    log.write(3, "controller", "DEBUG [Controller id=3] Updating ISRs for partitions: Set(). "
+              "(kafka.controller.KafkaController)")
+    log.write(3, "state-change", f"INFO [Controller id=3 epoch={state.controller_epoch}] Sending "
+              "UpdateMetadata request to brokers HashSet(1, 2, 3) for 0 partitions "
+              "(state.change.logger)")
+    found = replayed(logged, tmp_path)
+    assert wrong(found) == []
+    log.files["broker-3/state-change.log"].pop()
+    logged.change_brokers(failed=[2])
+    assert replayed(logged, tmp_path).counts["missing"] == 1
 
 
 def test_a_broker_may_have_refused_what_was_sent_before_it_registered_again(tmp_path):

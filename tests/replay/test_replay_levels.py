@@ -227,6 +227,57 @@ def test_who_did_not_change_an_isr_is_told_by_later_records(version, tmp_path):
     assert found.counts["missing"] == 0
 
 
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_one_value_tells_of_which_partition_an_isr_change_was_that_was_announced(version, tmp_path):
+    """A broker that fails is out of the ISR before: its leader epoch does not rise. Seen on 2.8.2.
+
+    The same change could be of no other partition, and of no other time.
+    """
+    state = read_state(NOTHING_YET, brokers=[1, 2, 3], controller_id=-1,
+                       leader_recovery_supported=version == "3.9")
+    logged = LoggedController(state, version)
+    logged.fail_over(1)
+    logged.create_topics({"t": [[2, 3], [2, 3]]})
+    change_isr(logged, "t-0", [2])
+    logged.change_brokers(failed=[3])
+    found = replay(all_at_info(logged, tmp_path), profile=f"zk-{version}")
+    assert [str(one) for one in found.contradictions] == []
+    assert found.reasons[WRITTEN] > 0
+
+
+def test_what_a_follower_says_of_its_request_names_the_version(tmp_path):
+    """It may have got an earlier one of the same leader epoch and failed. Seen on 3.6.2."""
+    state = read_state(NOTHING_YET, brokers=[1, 2], controller_id=-1,
+                       leader_recovery_supported=True)
+    logged = LoggedController(state, "3.9")
+    logged.fail_over(1)
+    logged.create_topics({"t": [[1, 2]]})
+    change_isr(logged, "t-0", [1])
+    logged.change_brokers(failed=[2])
+    logged.change_brokers(started=[2])
+    logged.log.write(2, "state-change", "INFO [Broker id=2] Follower t-0 starts at leader epoch 0 "
+                     "from offset 0 with partition epoch 1 and high watermark 0. Current leader is "
+                     "1. Previous leader Some(1) and previous leader epoch was 0. "
+                     "(state.change.logger)")
+    found = replay(all_at_info(logged, tmp_path), profile="zk-3.9")
+    assert [str(one) for one in found.contradictions] == []
+
+
+def test_the_last_broker_is_told_of_isr_changes_too(tmp_path):
+    """What it is told of after the others are gone need not be of their failure. Seen on 2.8.2."""
+    state = read_state(NOTHING_YET, brokers=[1, 2], controller_id=-1)
+    logged = LoggedController(state, "2.8")
+    logged.fail_over(1)
+    logged.create_topics({"t": [[1, 2]]})
+    change_isr(logged, "t-0", [1])
+    logged.change_brokers(failed=[2])
+    logged.log.write(1, "state-change", f"INFO [Controller id=1 epoch={state.controller_epoch}] "
+                     "Sending UpdateMetadata request to brokers HashSet(1) for 1 partitions "
+                     "(state.change.logger)")
+    found = replay(all_at_info(logged, tmp_path), profile="zk-2.8")
+    assert [str(one) for one in found.contradictions] == []
+
+
 def test_a_failed_deletion_is_told_by_its_transitions(tmp_path):
     """Kafka, TopicDeletionManager.scala, `failReplicaDeletion`: the answer itself is at DEBUG."""
     state = read_state(BEFORE, brokers=[1, 2, 3, 4], controller_id=-1)
@@ -360,6 +411,47 @@ def test_an_answer_may_restart_a_deletion(version, trace, tmp_path):
     logged.acknowledge(["a"])
     assert "a" not in logged.log.topics()
     found = replay(at_info(logged, tmp_path), profile=version)
+    assert [str(one) for one in found.contradictions] == []
+
+
+def test_a_deletion_that_a_line_says_to_be_complete_had_all_its_answers(tmp_path):
+    """Also those of brokers that were asked only when the others had answered. Seen on 2.5.1."""
+    state = read_state(BEFORE, brokers=[1, 2, 3, 4], controller_id=-1)
+    logged = LoggedController(state, "2.4")
+    logged.fail_over(1)
+    logged.create_topics({"a": [[2, 3], [3, 2]]})
+    logged.change_brokers(failed=[2])
+    logged.delete(["a"])
+    logged.change_brokers(started=[2])
+    logged.acknowledge(["a"])
+    logged.acknowledge(["a"])
+    logged.fail_over(3)
+    found = replay(all_at_info(logged, tmp_path), profile="zk-2.4")
+    assert [str(one) for one in found.contradictions] == []
+
+
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_a_topic_that_is_created_again_while_no_controller_is_there(version, tmp_path):
+    """No line names its replicas: its first ISR has those that are live. Seen on 3.4.1."""
+    again = """
+    again-0    3,2  -    -       -      -
+    """
+    state, later = (
+        read_state(text, brokers=[1, 2, 3], controller_id=-1,
+                   leader_recovery_supported=version == "3.9")
+        for text in (BEFORE, BEFORE.rstrip() + again)
+    )
+    logged = LoggedController(state, version)
+    logged.fail_over(1)
+    logged.create_topics({"again": [[1, 2]]})
+    logged.delete(["again"])
+    logged.acknowledge(["again"])
+    later.controller_epoch = later.epoch_store_version = state.controller_epoch
+    following = LoggedController(later, version)
+    following.log.files, following.log.time_ms = logged.log.files, logged.log.time_ms
+    following.fail_over(2)
+    following.change_brokers(failed=[3])
+    found = replay(all_at_info(following, tmp_path), profile=f"zk-{version}")
     assert [str(one) for one in found.contradictions] == []
 
 

@@ -42,8 +42,12 @@ CHECKED = """\
 (kafka.controller.KafkaController)
 [2021-05-01 10:00:09,002] DEBUG [Controller id=1] Topics not in preferred replica for broker 1 \
 Map(a-0 -> Vector(1, 2)) (kafka.controller.KafkaController)
-[2021-05-01 10:00:10,001] INFO [Controller id=1] Starting preferred replica leader election for \
-partitions {elected} (kafka.controller.KafkaController)
+{listed}[2021-05-01 10:00:10,001] INFO [Controller id=1] Starting preferred replica leader \
+election for partitions {elected} (kafka.controller.KafkaController)
+"""
+LISTED_LAST = """\
+[2021-05-01 10:00:09,004] DEBUG [Controller id=1] Topics not in preferred replica for broker 2 \
+Map() (kafka.controller.KafkaController)
 """
 RAISED = """\
 [2021-05-01 10:00:09,006] INFO [Controller id=1] Updated leader epoch for partition a-1 to 3 \
@@ -104,13 +108,19 @@ def test_one_node_of_reassignments_is_one_event(tmp_path):
     assert list(events[0].fields["targets"].items()) == [(("a", 1), (2, 1)), (("a", 0), (3,))]
 
 
-@pytest.mark.parametrize(("elected", "trigger"), [("a-0", "AutoTriggered"), ("a-1", "ZkTriggered")])
-def test_a_check_for_unbalanced_leaders_elects_what_it_has_listed(elected, trigger, tmp_path):
+@pytest.mark.parametrize(("elected", "listed", "trigger"), [
+    ("a-0", "", "AutoTriggered"), ("a-1", "", "ZkTriggered"), ("a-0", LISTED_LAST, "ZkTriggered"),
+])
+def test_a_check_for_unbalanced_leaders_elects_what_it_has_listed_last(
+    elected, listed, trigger, tmp_path
+):
     """Up to 2.3 an election does not say who asks for it; somebody may do so right after a check.
+
+    A check elects for each broker before it goes on to the next one. Seen on 2.3.1.
 
     Kafka 1.1, KafkaController.scala, `checkAndTriggerAutoLeaderRebalance`.
     """
-    events = script_of(tmp_path, READY + CHECKED.format(elected=elected))
+    events = script_of(tmp_path, READY + CHECKED.format(elected=elected, listed=listed))
     assert [event.fields["trigger"] for event in events if event.kind == "election"] == [trigger]
 
 
@@ -251,6 +261,38 @@ def test_a_record_that_is_only_taken_over_is_stored_as_its_leader_wrote_it():
     run(made, LogEvent("failover", 1, 0, {"registered": {1: 0, 3: 0}}, Term(3, 0, 0, epoch=5)))
     assert (made.state.leadership(0).controller_epoch, made.state.leadership(0).version) == (5, 8)
     assert made.stored_record(0).controller_epoch == 4
+
+
+@pytest.mark.parametrize(("profile", "epoch"), [("zk-2.4", 3), ("zk-2.8", 9)])
+def test_whoever_writes_an_isr_leaves_the_controller_epoch_that_it_knows(profile, epoch):
+    """Kafka 2.8, KafkaController.scala, `processAlterIsr`: the controller. Seen on 2.8.2."""
+    made = Simulation(profile)
+    first = event("resume", 0, registered={1: 0, 2: 0})
+    start = Start(first, "", 1, (1, 2), (1, 2), 5, 7, 3)
+    made.rebuild(set(), [
+        (Possibility(("t", 0), 0), with_states(row_of(Possibility(("t", 0), 0), start), {1, 2}))
+    ])
+    made.state.controller_epoch = 9
+    write_isr(made, 0, (1,), 8)
+    assert made.stored_record(0).controller_epoch == epoch
+
+
+def test_a_record_is_taken_over_from_what_its_leader_wrote_meanwhile():
+    """A notification then has the controller read who wrote it. Seen on 2.3.1."""
+    made = Simulation("zk-2.4")
+    possibility = Possibility(("t", 0), 0)
+    first = event("resume", 0, registered={1: 0, 2: 0, 3: 0})
+    start = Start(first, "", 1, (1, 2), (1, 2), 5, 7, 3)
+    made.rebuild(set(), [(possibility, with_states(row_of(possibility, start), {1, 2, 3}))])
+    run(made, first)
+    write_isr(made, 0, (1,), 8)
+    run(made, event("brokers", 1, added=(), bounced=(), deleted=(2,)))
+    assert vars(made.state.leadership(0)) | {"controller_epoch": 4, "version": 8} == vars(
+        made.state.leadership(0))
+    run(made, event("isr", 2, notified=True, partitions=(("t", 0),), updates={("t", 0): ((1,), 8)}))
+    assert made.state.leadership(0).controller_epoch == 3
+    run(made, event("modified", 3))
+    assert made.stored_record(0).controller_epoch == 3
 
 
 # --- ISRs that leaders wrote ----------------------------------------------------------------------

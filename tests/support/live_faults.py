@@ -76,7 +76,7 @@ class LiveStory:
         for name in ["create", "create", *self.rng.choices(names, weights, k=n_faults)]:
             try:
                 getattr(self, name)()
-            except (KazooException, KafkaError, OSError) as error:
+            except (KazooException, KafkaError, OSError, RuntimeError) as error:
                 self.say("  refused:", type(error).__name__, str(error)[:80])
             time.sleep(self.rng.choice(PAUSES_S))
         for broker in self.down():
@@ -306,8 +306,8 @@ def produce(story: LiveStory, is_over: threading.Event) -> None:
             for name, partitions in story.topics().items() if producer is not None else ():
                 for number in partitions:
                     producer.send(name, b"record", partition=int(number))
-        except (KafkaError, KazooException, OSError, AssertionError):
-            producer = None  # No leader, or no broker: try another one.
+        except (KafkaError, KazooException, OSError, AssertionError, ValueError):
+            producer = None  # No leader, no broker, or a new partition: try another one.
         time.sleep(0.4)
 
 

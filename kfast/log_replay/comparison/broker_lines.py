@@ -22,12 +22,11 @@ def _fields_of(item: Item | None) -> dict[str, Any] | None:
 def _role(case: Case) -> list[Check]:
     """`Leader t-0 starts at leader epoch 3 ...`, `Follower t-0 starts ...`."""
     fields, broker, leads = case.fields, case.broker, case.line.kind == "became_leader"
-    logged = {"leader_epoch": fields["leader_epoch"]}
-    if leads:
-        logged["leader"] = broker
+    logged: dict[str, Any] = {"leader": broker} if leads else {}
+    logged |= {name: fields[name] for name in ("leader_epoch", "version") if name in fields}
     item = case.request(logged)
     found = _fields_of(item)
-    logged |= {name: fields[name] for name in ("leader", "isr", "adding", "removing", "version")
+    logged |= {name: fields[name] for name in ("leader", "isr", "adding", "removing")
                if name in fields}
     checks = checks_of(logged, found)
     if "leader" not in logged and found is not None:

@@ -47,6 +47,9 @@ class ClusterView:
         Brokers whose last known epoch is from before a hole: they may have registered again.
     taken : set
         Requests that lines have spoken of.
+    replaced_requests : dict
+        First line of a controller that had been replaced about a request, by `counted_requests`,
+        and by its controller epoch.
     sessions : dict
         Request that each broker is handling.
     unlogged : frozenset of int
@@ -77,6 +80,7 @@ class ClusterView:
     known_epochs: dict[int, int] = field(default_factory=dict)
     doubtful: set[int] = field(default_factory=set)
     taken: set[tuple[Any, ...]] = field(default_factory=set)
+    replaced_requests: dict[tuple[Any, ...], int] = field(default_factory=dict)
     sessions: dict[int, tuple[int, Any]] = field(default_factory=dict)
     unlogged: frozenset[int] = frozenset()
     hidden_at: int = -1

@@ -7,7 +7,13 @@ from typing import Any, NamedTuple
 
 from kfast.log_replay.checks import MISSING
 from kfast.log_replay.comparison.cluster_claims import Claim, ClusterView, CompareCluster
-from kfast.log_replay.comparison.facts import BEFORE, BELOW_LEVEL, REMEMBERED, UNNAMED
+from kfast.log_replay.comparison.facts import (
+    BEFORE,
+    BELOW_LEVEL,
+    REMEMBERED,
+    REPLACED,
+    UNNAMED,
+)
 from kfast.log_replay.engine.predictions import Sending
 from kfast.log_replay.engine.simulation import Ran
 from kfast.log_replay.events.events import COVERED_MS, TIE_MS
@@ -84,15 +90,7 @@ def _refused(view: ClusterView, line: Statement, n_changed: int, n: int) -> Send
     if not 0 < n - n_changed <= n_raised:
         return None
     ran.received.clear()  # The request that is returned gets another number of partitions.
-    for sending in ran.sendings:
-        if sending.n_partitions == n_changed:
-            return sending
-    if n_changed or ran.event.fields["partitions"]:
-        return None
-    sending = Sending(len(ran.sendings), recipients=tuple(simulation.registered))
-    ran.sendings.append(sending)
-    view.taken.add(("update_metadata", None, None, ran.event.number, sending.step))
-    return sending
+    return next((sent for sent in ran.sendings if sent.n_partitions == n_changed), None)
 
 
 def _led(sending: Sending, fields: Fields) -> tuple[Any, ...] | None:
@@ -156,6 +154,19 @@ def _take(view: ClusterView, line: Statement, logged: tuple[Any, ...]) -> tuple[
     return None
 
 
+def counted_requests(line: Statement) -> Iterator[tuple[int | None, str, int, int]]:
+    """Requests that a controller's line counts: controller, kind, broker, number of partitions."""
+    fields = line.fields
+    if line.kind == "sent_update_metadata":
+        for broker in fields["brokers"]:
+            yield line.actor_id, "UpdateMetadata", broker, fields["n"]
+    elif line.kind == "sent_leader_and_isr":
+        n = fields["n_leaders"] + fields["n_followers"]
+        yield line.actor_id, "LeaderAndIsr", fields["broker"], n
+    elif line.kind == "sent_stop_replica":
+        yield line.actor_id, "StopReplica", fields["broker"], fields["n"]
+
+
 # --- requests, as brokers count them --------------------------------------------------------------
 
 
@@ -172,8 +183,14 @@ def _handling(view: ClusterView, line: Statement) -> Iterator[Claim]:
     found = None
     if caches and _may_be_unlogged(view, line, broker, n):
         yield Claim(kind, subject, n, None, BELOW_LEVEL)
+    elif (found := _equal(view, line, broker, request, n)) is None and (
+        view.number > view.replaced_requests.get(
+            (fields.get("controller"), request, broker, n), view.number
+        )
+    ):
+        yield Claim(kind, subject, n, None, REPLACED)
     else:
-        found = _received(view, line, broker, request, n)
+        found = found or _most_alike(view, line, broker, request, n)
         if found is None and (request, broker) not in view.world.simulation.heard:
             yield Claim(kind, subject, fields["n"], None, REMEMBERED)
         else:
@@ -212,16 +229,6 @@ def _may_be_unlogged(view: ClusterView, line: Statement, broker: int, n: int) ->
     return True
 
 
-def _received(
-    view: ClusterView, line: Statement, broker: int, kind: str, n: int
-) -> tuple[int, Term] | None:
-    """Number of partitions of the request that a broker speaks of, and whose it is.
-
-    Of equals the oldest in the latest term is taken.
-    """
-    return _equal(view, line, broker, kind, n) or _most_alike(view, line, broker, kind, n)
-
-
 def _may_be_of(ran: Ran, line: Statement) -> bool:
     """Whether a broker's line may be about a request of an event."""
     return ran.event.time <= line.entry.time + TIE_MS and (
@@ -232,7 +239,11 @@ def _may_be_of(ran: Ran, line: Statement) -> bool:
 def _equal(
     view: ClusterView, line: Statement, broker: int, kind: str, n: int
 ) -> tuple[int, Term] | None:
-    """The request to a broker that has as many partitions, and that no line has spoken of."""
+    """The request to a broker that has as many partitions, and that no line has spoken of.
+
+    It is given by its number of partitions, and whose it is. Of equals the oldest in the latest
+    term is taken.
+    """
     epoch = line.fields.get("controller_epoch")
     best: tuple[Term, tuple[Any, ...]] | None = None
     for ran in reversed(view.world.simulation.ran):

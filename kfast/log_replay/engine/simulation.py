@@ -352,8 +352,8 @@ class Simulation:
             ), key=lambda item: (item.step, item.fields["version"]))
             if not decided or decided[-1].is_stated:
                 continue
-            for item in decided:
-                if item.is_stated:
+            for item in decided:  # Who finds a replica out of the ISR writes nothing.
+                if item.is_stated and item.fields["version"] > record.version:
                     record = dataclasses.replace(
                         record, controller_epoch=now.controller_epoch,
                         **{name: item.fields[name] for name in RECORD_FIELDS
@@ -661,6 +661,10 @@ class Simulation:
             # The controller's own batch is sent even when nothing is followed (section 6.3,
             # step 7).
             sendings.append(Sending(first))
+        if event.kind == "isr" and self.controller.profile.has_alter_partition and not (
+            event.fields["partitions"]
+        ):  # All are told of those that were refused, or of none (section 6.10).
+            sendings.append(Sending(first, recipients=tuple(sorted(self.registered))))
         if event.kind == "resume":
             self.heard.clear()
         for sending in sendings:

@@ -31,7 +31,7 @@ RESUMES = frozenset({"failover", "brokers", "isr"})
 
 
 def write_isr(simulation: Simulation, row: int, isr: Sequence[int], version: int) -> None:
-    """A leader writes an ISR; from 2.7 on the controller does it, and knows it at once.
+    """A leader writes an ISR; from 2.7 on the controller does it, under its own epoch.
 
     A leader that proposes an ISR has recovered. Source: Partition.scala, `makeLeader`.
     """
@@ -39,7 +39,9 @@ def write_isr(simulation: Simulation, row: int, isr: Sequence[int], version: int
     assert record is not None
     written = dataclasses.replace(record, isr=tuple(isr), version=version, recovery=0)
     if simulation.controller.profile.has_alter_partition:
-        simulation.set_record(row, written)
+        simulation.set_record(row, dataclasses.replace(
+            written, controller_epoch=simulation.state.controller_epoch
+        ))
     else:
         simulation.unread[row] = written
 
@@ -104,8 +106,10 @@ def _take_back(simulation: Simulation, store: Store, rows: set[int]) -> None:
         if cached is None:
             continue
         record = store.get_row(row)
-        if isinstance(record, Leadership) and not _same(record, cached):
-            simulation.unread[row] = record
+        if isinstance(record, Leadership):
+            simulation.stored[row] = record.version, record.controller_epoch
+            if not _same(record, cached):
+                simulation.unread[row] = record
 
 
 def _same(record: Leadership, cached: Leadership) -> bool:

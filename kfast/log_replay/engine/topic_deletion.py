@@ -43,14 +43,18 @@ def deleted(
 ) -> Outcome | list[Outcome] | None:
     """A broker answers that it deleted replicas, or failed to: those that a line names.
 
-    Where no line names any, the next broker answers, or each that it deleted all.
+    Where no line names any, the next broker answers, or each that it deleted all: those that were
+    away are asked next, until the topic is gone whose deletion a line says to be complete.
     """
     failures = event.fields.get("failures")
     if failures is not None:
         return _answered(simulation, failures)
     if "halted" in event.fields:
         return _answered(simulation, _next_answer(simulation, event))
-    return simulation.controller.acknowledge_deletions()
+    outcomes = [simulation.controller.acknowledge_deletions()]
+    while event.fields.get("topic") in simulation.queued and outcomes[-1].actions:
+        outcomes.append(simulation.controller.acknowledge_deletions())
+    return outcomes
 
 
 def _answered(

@@ -122,13 +122,13 @@ class _Writer:
             elif statement.kind == "broker_epochs" and not statement.fields["initial"]:
                 self.ended = self.events[-1] if self.events else None
             elif statement.kind in ("not_preferred", "not_preferred_any"):
-                self.unbalanced = {*(self.unbalanced or ()), *statement.fields["partitions"]}
+                self.unbalanced = set(statement.fields["partitions"])
             elif statement.kind in MARKS:
                 made = MARKS[statement.kind](statement)
                 if made is not None:
                     self._add(made[0], number, self._with_trigger(made[1], statement))
             elif statement.kind == "deletion_done" and self.unanswered:
-                self._add("deleted", number, {"broker": None})
+                self._add("deleted", number, {"broker": None, "topic": statement.fields["topic"]})
             elif statement.kind == "deletion_answered":
                 self.answered = number
             elif not answers and (statement.kind == "replicas_deleted" or (
@@ -161,7 +161,8 @@ class _Writer:
     def _with_trigger(self, fields: dict[str, Any], statement: Statement) -> dict[str, Any]:
         """Up to 2.3 an election does not say its trigger: the check that it follows right away.
 
-        A check elects leaders of what it has listed, where its log has these lines.
+        A check goes through the brokers, and elects leaders of what it has listed last, where its
+        log has these lines.
         """
         if fields.get("trigger") != "":
             return fields
@@ -178,8 +179,6 @@ class _Writer:
             time - self.events[-1].time < 1000
         ):
             return self.events[-1]
-        if kind == "rebalance":
-            self.unbalanced = None
         event = LogEvent(kind, time, number, fields, self.term)
         self.events.append(event)
         return event
@@ -500,10 +499,15 @@ class _Writer:
         """Whether a batch that ends by the time of the next mark is rather this event's."""
         if mark.kind == "dir_answer" and mark.at < batch.statements[0]:  # In the same file.
             return False
+        named = self.guess.announced(batch) if mark.kind == "isr" and batch.only_metadata else {}
+        if named and named.keys() == set(mark.fields["partitions"]):
+            return False
         return event is not None and batch.end <= mark.time and self._belongs(event, batch)
 
     def _give(self, event: LogEvent, batch: Batch) -> None:
-        restart = self._restart(event, batch)
+        restart, move_ended = self._restart(event, batch), self._move_ended(event, batch)
+        if move_ended is not None and self.guess.is_lone_isr(batch):
+            self.moves_ended.remove(move_ended)
         if restart is not None:  # Deletions that start together are announced together.
             self.restarts = [time for time in self.restarts if time > max(restart, batch.time)]
         event.batches.append(batch)
@@ -553,12 +557,14 @@ class _Writer:
 
     def _is_shutdown_of_another(self, event: LogEvent, batch: Batch) -> bool:
         """Whether a batch moves leaders off a broker that shuts down, and not by this event."""
-        moved = set()
+        moved, elected_again = set(), set[Partition]()
         for number in (*batch.led, *batch.failed):
             statement = self.statements[number]
-            if statement.kind == "replica_failed" or (
-                statement.fields["before"] != "OnlinePartition"
-            ):
+            if statement.kind == "replica_failed":
+                continue
+            if statement.fields["before"] != "OnlinePartition":
+                elected_again.add(statement.fields["partition"])
+            if statement.fields["partition"] in elected_again:
                 continue
             strategy = statement.entry.more
             if statement.kind == "partition_led" or "ControlledShutdown" in strategy:
@@ -579,9 +585,10 @@ class _Writer:
     def _restart(self, event: LogEvent, batch: Batch) -> int | None:
         """Time of the line that a deletion starts (again) within an event, which a batch announces.
 
-        No other event begins between this one and the line.
+        No other event begins between this one and the line. The end of a reassignment is
+        announced first.
         """
-        if not self.guess.is_lone_isr(batch):
+        if not self.guess.is_lone_isr(batch) or self._move_ended(event, batch) is not None:
             return None
         for time in self.restarts:
             if event.time <= time <= batch.time < time + RESTART_MS and not any(
@@ -589,6 +596,11 @@ class _Writer:
             ):
                 return time
         return None
+
+    def _move_ended(self, event: LogEvent, batch: Batch) -> int | None:
+        """Time of the line that a reassignment ends since an event's last batch."""
+        last = event.batches[-1].end if event.batches else event.time
+        return next((time for time in self.moves_ended if last <= time <= batch.time), None)
 
     def _may_announce(self, event: LogEvent, batch: Batch) -> bool:
         """Whether an event sends UpdateMetadata of some partitions by itself, and has not yet."""
@@ -599,9 +611,9 @@ class _Writer:
         if event.kind == "hidden_isr":
             return not event.batches
         if event.kind == "brokers":
-            return not event.batches or len(self.guess.registered) == 1 or any(
-                event.batches[-1].end <= time <= batch.time for time in self.moves_ended
-            )  # Brokers that are back may end a reassignment.
+            return not event.batches or self.guess.registered <= set(event.fields["added"]) or (
+                self._move_ended(event, batch) is not None  # As brokers are back.
+            )
         announced = sum(
             self.guess.is_lone_isr(b) or bool(b.moved_away and b.n_partitions)
             for b in event.batches

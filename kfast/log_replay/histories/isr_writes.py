@@ -49,7 +49,7 @@ class Mention(NamedTuple):
     """A record that a line tells.
 
     `ahead` is its version less its leader epoch, None where the line does not say both; `left` are
-    replicas that its event took out of the ISR.
+    replicas that its event took out of the ISR. `recovers` says that its leader was not in the ISR.
     """
 
     number: int
@@ -59,6 +59,7 @@ class Mention(NamedTuple):
     left: frozenset[int] = frozenset()
     created: bool = False
     leader: int | None = None
+    recovers: bool = False
 
 
 @dataclass
@@ -81,13 +82,16 @@ def find_writes(explorer: Explorer, before: World, troubled: Troubled) -> Troubl
     """Put the writes that records tell of into a stretch; returns what they do not explain."""
     first, stretch = explorer.first, explorer.stretch
     born = {p for p in troubled if explorer.cluster.births.get(p) is stretch.point}
-    in_isr = explorer.world.simulation.controller.profile.rebalances_in_isr
+    simulation = explorer.world.simulation
+    in_isr = simulation.controller.profile.rebalances_in_isr
     writes: list[Write] = []
     for partition, mentions in _mentions(explorer, stretch, set(troubled), in_isr).items():
         decided = _decided(explorer, stretch, partition)
         if partition not in born:
             mentions = _with_base(explorer, before, stretch, partition, mentions, decided)
-        writes += writes_of(stretch, partition, mentions, in_isr, decided)
+        assigned = [simulation.state.assignment(row) for row in simulation.rows_of(partition)]
+        replicas = assigned[0].replicas if assigned else ()
+        writes += writes_of(stretch, partition, mentions, in_isr, decided, replicas)
     earlier = explorer.cluster.events[first - 1] if first else None
     if earlier is None or is_hole(stretch.point):
         earlier = None
@@ -109,7 +113,8 @@ def find_writes(explorer: Explorer, before: World, troubled: Troubled) -> Troubl
         certain = doubted | some - {
             write.partition for write in writes if not write.is_confirmed
             and alike[write.isr, write.times, write.place] == 1
-        }
+            and not any(event.kind == "hidden_isr" for event in stretch.events[: write.place])
+        }  # Of a partition that no line names an ISR change has been announced.
         helped = {p for p in some if wrong[p] - left[p] > (0 if p in certain else COST[WRITTEN])}
         if helped == some:
             last = first + len(stretch.events)
@@ -174,7 +179,7 @@ def _mentions(
                 sent = _requested(explorer, partition, record.leader_epoch, number)
             bisect.insort(mentions, Mention(
                 sent, frozenset(record.isr), record.leader_epoch, ahead, left, created,
-                record.leader,
+                record.leader, bool(record.recovery),
             ), key=lambda mention: mention.number)
     return found
 
@@ -253,11 +258,11 @@ def _with_base(
 
 def writes_of(
     stretch: Stretch, partition: Partition, mentions: Sequence[Mention], in_isr: bool,
-    decided: Sequence[Item] = (),
+    decided: Sequence[Item] = (), replicas: Sequence[int] = (),
 ) -> list[Write]:
     """Writes of a partition that the lines give away.
 
-    `decided` are the records that the controller writes, as far as is known by now.
+    `decided` are the controller's records, as far as is known by now; `replicas` the partition's.
     """
     unclean = partition[0] in stretch.cluster.unclean
     found: list[Write] = []
@@ -282,7 +287,10 @@ def writes_of(
         isr, before, number = mention.isr, last, mention.number
         moved = mention.leader_epoch > last.leader_epoch
         if moved:  # Else the replica was out of the ISR already, and nothing was written.
-            isr |= mention.left or _taken_out(stretch, owners, mention, last, decided)
+            gone = _taken_out(stretch, owners, partition, replicas, mention, last, decided)
+            isr |= mention.left or gone
+            if mention.recovers and last.leader is not None:
+                isr = frozenset({last.leader})
             if mention.leader == -1 and last.leader is not None and not mention.isr <= last.isr:
                 isr |= last.isr & {last.leader}  # It wrote the ISR, so it was in it.
             if mention.leader == -1 != last.leader:
@@ -334,16 +342,25 @@ def _is_confirmed(
 
 
 def _taken_out(
-    stretch: Stretch, owners: Sequence[int], mention: Mention, last: Mention,
-    decided: Sequence[Item],
+    stretch: Stretch, owners: Sequence[int], partition: Partition, replicas: Sequence[int],
+    mention: Mention, last: Mention, decided: Sequence[Item],
 ) -> frozenset[int]:
-    """Brokers that the event of a line takes out of the ISR."""
+    """Brokers that the event of a line takes out of the ISR, or a deletion before it.
+
+    A deletion raises the leader epoch for each member: for all replicas, where all were members.
+    """
     event = stretch.events[max(bisect.bisect_right(owners, mention.number) - 1, 0)]
     if any(
         last.number < item.event.at < event.at
         and item.fields["leader_epoch"] == mention.leader_epoch for item in decided
     ):
         return frozenset()  # Another event wrote the record, in between.
+    if any(
+        last.number < other.at <= mention.number and other.kind == "delete"
+        and partition[0] in other.fields["topics"] for other in stretch.events
+    ):
+        n_members = mention.leader_epoch - last.leader_epoch
+        return frozenset(replicas if n_members == len(replicas) else ())
     if event.kind == "shutdown":
         return frozenset({event.fields["broker"]})
     if event.kind == "brokers":

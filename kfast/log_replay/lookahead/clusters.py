@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from kfast.log_replay.events.announced_events import write_script
-from kfast.log_replay.events.events import POINTS, LogEvent, first_registered
+from kfast.log_replay.events.events import BALANCE_MS, POINTS, LogEvent, first_registered
 from kfast.log_replay.events.partly_logged_events import partly_logged_lines
 from kfast.log_replay.events.unclean_topics import unclean_topics
 from kfast.log_replay.lookahead.isr_changes import name_isr_changes
@@ -441,6 +441,7 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
     moving: dict[Partition, Counter[Move]] = {}
     recovery: dict[Partition, int] = {}
     preferred: dict[Partition, Counter[int]] = {}
+    asked: dict[Partition, int] = {}
     moved: set[Partition] = set()
     named: dict[Partition, set[int]] = {}
     for number in cluster.lines:
@@ -449,9 +450,7 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
             cluster.lines_about.setdefault(None, []).append(number)
         for partition, fields in subjects(line):
             cluster.lines_about.setdefault(partition, []).append(number)
-            if partition in created and number >= created[partition]:
-                continue
-            if partition in moved:
+            if partition in moved or number >= created.get(partition, number + 1):
                 continue
             members = named.setdefault(partition, set())
             if line.kind in MOVING:
@@ -477,9 +476,9 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
                     members.add(record.leader)
                 if line.kind == "partition_led" and fields["before"] == "NewPartition":
                     initial[partition] = tuple(record.isr or ())
-            if line.kind == "preferred_done":
-                members.add(fields["leader"])
-                preferred.setdefault(partition, Counter())[fields["leader"]] += 1
+            for broker in _elected_as_preferred(line, partition, fields, asked):
+                members.add(broker)
+                preferred.setdefault(partition, Counter())[broker] += 1
             members.update(fields.get("isr") or ())
             listed = fields.get("replicas") or (record.replicas if record is not None else None)
             if listed and line.kind != "not_assigned":
@@ -504,6 +503,22 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
             cluster.assignments[partition] = tuple(sorted(members, key=lambda broker: (
                 -elected[broker], live.index(broker) if broker in live else len(live), broker
             )))
+
+
+def _elected_as_preferred(
+    line: Statement, partition: Partition, fields: Mapping[str, Any], asked: dict[Partition, int]
+) -> tuple[int, ...]:
+    """The preferred replica that a line tells, as it was elected; `asked`: when it was to be."""
+    if line.kind == "election" and fields["type"] == "PREFERRED":
+        asked[partition] = line.entry.time
+    elif line.kind == "preferred_done":
+        return (fields["leader"],)
+    elif line.kind == "partition_led" and fields["before"] == "OnlinePartition" and (
+        line.entry.time - asked.pop(partition, -BALANCE_MS) < BALANCE_MS
+    ):
+        record = fields.get("record")
+        return (fields["leader"] if record is None else record.leader,)
+    return ()
 
 
 def _origin(fields: Mapping[str, Any]) -> tuple[tuple[int, ...], bool]:
@@ -587,9 +602,11 @@ def _next_listed(
 ) -> tuple[int, ...]:
     """The assignment that is listed next after some line, else the first that is known.
 
-    A partition that is created again later is another one.
+    A partition that is created again later is another one. Where none is known, the first ISR is
+    taken for it: it has the live replicas in their order.
     """
     lines = cluster.lines_about.get(partition, [])
+    first_isr: tuple[int, ...] = ()
     end = created.get(partition, at)
     for number in itertools.islice(lines, bisect.bisect_left(lines, at), None):
         if number >= end > at:
@@ -601,7 +618,9 @@ def _next_listed(
             listed = fields.get("replicas") or (record.replicas if record is not None else None)
             if named == partition and listed:
                 return distinct(listed)
-    return cluster.assignments.get(partition, ())
+            if named == partition and record is not None and record.isr is not None:
+                first_isr = first_isr or record.isr
+    return cluster.assignments.get(partition, first_isr)
 
 
 def _learn_births(statements: Sequence[Statement], cluster: Cluster) -> None:

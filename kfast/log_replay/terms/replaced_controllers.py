@@ -27,7 +27,7 @@ FENCED = (
 BEGINS = frozenset({
     "broker_change", "shutdown", "new_topics", "partitions_added", "isr_updating", "isr_notified",
     "rebalance", "rebalance_check", "delete_topics", "stop_response", "reassign",
-    "assignment_updating", "caught_up", "log_dir_failure",
+    "assignment_updating", "reassign_leader", "caught_up", "log_dir_failure",
 })
 """Lines with which an event begins, whatever it does then."""
 
@@ -87,7 +87,7 @@ def _replaced(statements: Sequence[Statement], term: Term, later: int) -> int:
 
 
 def _fenced(statements: Sequence[Statement], term: Term) -> int:
-    """Place of the first line of the first event whose writes were refused, in a term."""
+    """Place of the first line of the first event whose writes were refused, after a failover."""
     begins = 0
     for place, at in enumerate(term.statements):
         line = statements[at]
@@ -96,5 +96,5 @@ def _fenced(statements: Sequence[Statement], term: Term) -> int:
         elif line.kind in ("partition_failed", "replica_failed", "isr_failed") and any(
             error in line.entry.more for error in FENCED
         ):  # Below INFO no line begins an ISR change.
-            return place if line.kind == "isr_failed" else begins
+            return place if line.kind == "isr_failed" else begins or len(term.statements)
     return len(term.statements)
