@@ -476,13 +476,35 @@ def test_a_line_of_who_left_the_isr_tells_what_a_leader_had_written(mentions, wr
 
     A leader that has to recover was not in the ISR that the last one wrote. Seen on 3.6.2.
     """
+    found = writes_found(mentions)
+    assert [(tuple(sorted(write.isr)), write.times) for write in found] == writes
+    assert {write.place for write in found} <= {1, 2}
+
+
+def writes_found(mentions):
+    """Writes of a partition of which broker 2 is gone from line 10 to 20."""
     gone, back = (event("brokers", 10 * n, added=(), deleted=(2,)[n - 1 :], bounced=())
                   for n in (1, 2))
     gone.at, back.at = 10, 20
     stretch = Stretch(Cluster(0, [], [], [event("resume", 0), gone, back]), [], 0, 3)
-    found = writes_of(stretch, ("t", 0), [CREATED, *mentions], in_isr=False)
-    assert [(tuple(sorted(write.isr)), write.times) for write in found] == writes
-    assert {write.place for write in found} <= {1, 2}
+    return writes_of(stretch, ("t", 0), [CREATED, *mentions], in_isr=False)
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_record_that_an_event_reads_before_another_changes_within_it(is_stored):
+    """An election fails for want of broker 2, which the event then takes out of the ISR."""
+    read = Mention(11, frozenset({1}), 0, None, leader=1, is_stored=is_stored)
+    found = writes_found([read, SENT._replace(number=12, left=frozenset({2}))])
+    assert [(set(write.isr), write.within) for write in found] == [
+        ({1}, False), ({1, 2}, is_stored),
+    ]
+
+
+def test_a_request_that_arrives_late_tells_the_version_of_the_record_that_it_had():
+    """By then the controller has written the next one. Seen on 0.10.2.2."""
+    after = SENT._replace(number=12, leader_epoch=2, leader=-1)
+    found = writes_found([SENT, after, SENT._replace(number=21, ahead=2)])
+    assert [(set(write.isr), write.times, write.place) for write in found] == [({1, 2}, 2, 1)]
 
 
 @pytest.mark.parametrize("is_named", [False, True])

@@ -19,9 +19,12 @@ from kfast.log_replay.events.batches import split_batches
 from kfast.log_replay.events.events import LogEvent
 from kfast.log_replay.events.unclean_topics import unclean_topics
 from kfast.log_replay.log_files import read_logs
+from kfast.log_replay.lookahead.clusters import look_ahead
 from kfast.log_replay.steps import Steps
 from kfast.log_replay.terms.terms import Term, find_terms
 from kfast.log_replay.wording.statements import understand
+from kfast.log_replay.wording.values import Assigned
+from kfast.schema import ReplicaState
 from tests.support.log_writer import LoggedController
 from tests.support.states import read_state
 
@@ -75,6 +78,39 @@ UNCLEAN = """\
 """
 
 
+READ = """\
+[2021-05-01 10:00:09,001] WARN [Controller 1]: Cannot remove replica 3 from ISR of partition [a,1] \
+since it is not in the ISR. Leader = 1 ; ISR = List(1, 2) (kafka.controller.KafkaController)
+[2021-05-01 10:00:09,002] INFO [OfflinePartitionLeaderSelector]: Selected new leader and ISR \
+{"leader":2,"leader_epoch":3,"isr":[2]} for offline partition [a,1] \
+(kafka.controller.OfflinePartitionLeaderSelector)
+"""
+REFUSED = """\
+[2021-05-01 10:00:09,003] ERROR Controller 1 epoch 4 encountered error while electing leader for \
+partition [a,1] due to: Preferred replica 1 for partition [a,1] is either not alive or not in the \
+isr. Current leader and ISR: [{"leader":2,"leader_epoch":4,"isr":[2,3]}]. (state.change.logger)
+[2021-05-01 10:00:09,004] ERROR Controller 1 epoch 4 initiated state change for partition [a,1] \
+from OfflinePartition to OnlinePartition failed (state.change.logger)
+kafka.common.NoReplicaOnlineException: No broker in ISR for partition [a,1] is alive. \
+Live brokers are: [Set(1)], ISR brokers are: [3]
+"""
+RECEIVED = """\
+[2021-05-01 10:00:09,003] TRACE Broker 2 received LeaderAndIsr request PartitionState(\
+controllerEpoch=4, leader=2, leaderEpoch=0, isr=[2], zkVersion=2, replicas=[1, 2]) correlation id \
+1 from controller 2 epoch 5 for partition [a,1] (state.change.logger)
+"""
+EMPTY = """\
+[2021-05-01 10:00:09,001] INFO [Controller 1]: New leader and ISR for partition [{topic},0] is \
+{{"leader":-1,"leader_epoch":3,"isr":[{isr}]}} (kafka.controller.KafkaController)
+"""
+DELETED = "".join(
+    f"[2021-05-01 10:00:0{second},001] INFO [Replica state machine on controller 1]: Invoking "
+    f"state change to ReplicaDeletionSuccessful for replicas [Topic=a,Partition=0,Replica={second}]"
+    " (kafka.controller.ReplicaStateMachine)\n" for second in (7, 8, 9)
+)
+GOES_ON = "[2021-05-01 10:00:08,009] INFO {}, Handling deletion for topics a (kafka.controller)\n"
+
+
 def statements_of(directory, controller, state_change=""):
     """Statements of two files."""
     (directory / "controller.log").write_text(controller)
@@ -99,6 +135,39 @@ def test_only_topics_that_allow_it_look_beyond_the_isr(tmp_path):
     """Up to 1.0, `OfflinePartitionLeaderSelector` says when it does."""
     statements = statements_of(tmp_path, UNCLEAN)
     assert unclean_topics(statements, range(len(statements))) == {"risky"}
+
+
+def test_an_isr_without_members_tells_that_others_may_lead(tmp_path):
+    """Up to 1.0, `removeReplicaFromIsr` retains the last member only where nobody else may lead."""
+    lines = EMPTY.format(topic="a", isr="1") + EMPTY.format(topic="risky", isr="")
+    statements = statements_of(tmp_path, lines)
+    assert unclean_topics(statements, range(len(statements))) == {"risky"}
+
+
+def test_up_to_1_0_a_controller_says_what_it_reads(tmp_path):
+    """The ISR that is stored, where that keeps it from electing a leader or taking one out."""
+    statements = statements_of(tmp_path, READ, REFUSED)
+    stored = [line.fields["record"] for line in statements if line.kind == "store_record"]
+    assert [(record.leader, record.leader_epoch, record.isr) for record in stored] == [
+        (1, None, (1, 2)), (2, 3, (2,)), (2, 4, (2, 3)),
+    ]
+    assert [line.fields["isr"] for line in statements if line.kind == "partition_failed"] == [(3,)]
+
+
+@pytest.mark.parametrize("manager", ["[delete-topics-thread-1]", "[Topic Deletion Manager 1]"])
+def test_a_thread_that_deletes_topics_waits_for_several_answers(manager, tmp_path):
+    """0.10, `TopicDeletionManager`: answers wake it up, and it goes on when it gets the lock.
+
+    At INFO, too, up to 1.0 a line names the replicas that a broker has deleted.
+    """
+    first, second, third = DELETED.splitlines(keepends=True)
+    lines = first + second + GOES_ON.format(manager) + third
+    answers = [event for event in script_of(tmp_path, READY + lines) if event.kind == "deleted"]
+    assert [list(event.fields["failures"]) for event in answers] == [
+        [("a", 0, broker)] for broker in (7, 8, 9)
+    ]
+    resumes = [event.fields.get("resumes", True) for event in answers]
+    assert resumes == ["thread" not in manager, True, True]
 
 
 def test_one_node_of_reassignments_is_one_event(tmp_path):
@@ -228,6 +297,47 @@ def test_an_election_reads_what_a_leader_wrote(simulation):
     assert simulation.unread == {}
 
 
+def test_a_leader_writes_while_the_controller_works():
+    """Its election reads the ISR before, and fails; the replica leaves the ISR after. On 0.11.0.3.
+
+    Up to 1.0 the controller reads each record again when it takes a replica out.
+    """
+    simulation = simulation_of("zk-0.10")
+    run(simulation, event("isr_written", 1, updates={("t", 0): (1,)}))
+    run(simulation, event("isr_written", 2, updates={("t", 0): (1, 2)}, within=True))
+    ran = run(simulation, event("brokers", 3, added=(), bounced=(), deleted=(1,), live=(2, 3)))
+    assert [row["code"] for row in ran.outcomes[0].refusals.to_pylist()] == ["NO_ELIGIBLE_LEADER"]
+    record = simulation.state.leadership(0)
+    assert (record.leader, record.isr, record.version) == (-1, (2,), 10)
+    assert simulation.unread == simulation.late == {}
+
+
+def test_what_a_leader_writes_while_the_controller_works_is_stored_if_nobody_reads_it(simulation):
+    """The next event reads it."""
+    run(simulation, event("isr_written", 1, updates={("t", 0): (1,)}, within=True))
+    run(simulation, event("brokers", 2, added=(), bounced=(), deleted=(3,), live=(1, 2)))
+    assert simulation.unread[0].isr == (1,)
+
+
+def test_an_answer_may_leave_deletions_for_later(simulation):
+    """All replicas are deleted, and the topic is still there."""
+    run(simulation, event("delete", 1, topics=("t",)))
+    for broker, resumes in ((1, True), (2, False)):
+        run(simulation, event("deleted", 2, resumes=resumes, failures={("t", 0, broker): False}))
+    states = simulation.state.replica_states_of(0)
+    assert states == dict.fromkeys((1, 2), ReplicaState.DELETION_SUCCESSFUL)
+    assert simulation.rows_of(("t", 0)) == [0]
+
+
+def test_a_topic_may_come_before_any_broker():
+    """A new controller knows of no broker until it is told of some. Seen on 0.11.0.3."""
+    simulation = Simulation("zk-0.10")
+    run(simulation, event("failover", 1, registered={}))
+    run(simulation, event("topics", 2, created={("a", 0): Assigned((1, 2))}, deleted=()))
+    run(simulation, event("brokers", 3, added=(1,), bounced=(), deleted=(), live=(1,)))
+    assert simulation.state.leadership(0).leader == 1
+
+
 def test_a_record_that_a_controller_takes_over_keeps_its_stored_epoch():
     """A replica that a leader took out is not in the ISR any more: nothing is stored anew."""
     simulation = simulation_of("zk-2.4")
@@ -332,6 +442,13 @@ def test_a_leader_took_a_replica_out_before_its_broker_was_gone(version, tmp_pat
     logged.change_brokers(failed=[3])
     logged.change_brokers(started=[3])
     assert wrong(logged, tmp_path) == []
+
+
+def test_up_to_0_11_what_a_broker_receives_confirms_a_version(tmp_path):
+    """No line of a controller says one; elsewhere a broker may be late. Seen on 0.10.2.2."""
+    statements = statements_of(tmp_path, "", RECEIVED)
+    assert look_ahead(statements, [0], 0, {("a", 1)}) == {}
+    assert look_ahead(statements, [0], 0, {("a", 1)}, by_brokers=True) == {("a", 1): (0, 2)}
 
 
 @pytest.mark.parametrize("version", ["0.10", "1.0", "2.0"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -342,7 +343,12 @@ def _write_isr(
         writes = 0
     if not writes:  # It was written before, as far as the lines tell.
         return
-    write_isr(simulation, row, isr, record.version + writes)
+    if event.fields.get("within"):
+        simulation.late = {**simulation.late, row: replace(
+            record, isr=tuple(isr), version=record.version + writes, recovery=0,
+        )}
+    else:
+        write_isr(simulation, row, isr, record.version + writes)
 
 
 def _hidden_isr(simulation: Simulation, event: LogEvent) -> list[int]:

@@ -125,6 +125,8 @@ class Simulation:
         self.targets: dict[Partition, tuple[int, ...]] = {}
         self.stored = np.zeros((0, 2), np.int64)
         self.unread: dict[int, Leadership] = {}
+        self.late: dict[int, Leadership] = {}
+        """Records that leaders write within the next event, once it has read those before."""
         self.cut: tuple[LogEvent, dict[tuple[str, int], Leadership]] | None = None
         self.controller = self._controller()
 
@@ -626,7 +628,9 @@ class Simulation:
 
     def has_room_for(self, event: LogEvent) -> bool:
         """Whether there is anything that the event can act on."""
-        return bool(self.state.n_brokers) or event.kind in ("failover", "resume", "brokers")
+        return bool(self.state.n_brokers) or event.kind in (
+            "failover", "resume", "brokers", "topics", "partitions",
+        )
 
     def note(self, event: LogEvent, outcomes: list[Outcome]) -> Ran:
         """Keep what an event did."""

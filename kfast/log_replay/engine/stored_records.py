@@ -11,10 +11,13 @@ Source: docs/controller.md, sections 6.6, 6.10 and 8.1.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from kfast.controllers import Controller
 from kfast.controllers.zk.store import Store
@@ -22,6 +25,7 @@ from kfast.log_replay.engine.simulation import Simulation
 from kfast.log_replay.events.events import LogEvent
 from kfast.schema import FLAG_BEING_REASSIGNED
 from kfast.state import Leadership
+from kfast.state.records import Rows
 
 MOVING = frozenset({"reassign", "caught_up"})
 """Events that raise epochs in the store alone, where the version does not cache them."""
@@ -61,15 +65,18 @@ def lent(simulation: Simulation, event: LogEvent) -> Iterator[None]:
     moves = not own.profile.epoch_bump_is_cached and (
         event.kind in MOVING or bool(simulation.state.reassignment_targets)
     )
-    if not (simulation.unread or moves or _resumes_many(simulation, event)):
+    late = {} if event.kind == "isr_written" else simulation.late
+    if not (simulation.unread or late or moves or _resumes_many(simulation, event)):
         yield
         return
     if event.kind == "failover":
         simulation.read_records()
-    store = Store(simulation.state)
+    store = _StoreInUse(simulation.state)
+    if late:
+        store.late, simulation.late = dict(late), {}
     for row, record in simulation.unread.items():
         store.replace(row, record)
-    concerned = set(simulation.unread) | _moving(simulation)
+    concerned = set(simulation.unread) | _moving(simulation) | set(late)
     for partition in event.fields.get("targets", ()):
         concerned.update(simulation.rows_of(partition))
     simulation.controller = Controller(
@@ -79,7 +86,26 @@ def lent(simulation: Simulation, event: LogEvent) -> Iterator[None]:
         yield
     finally:
         simulation.controller = own
+        store.write_late(list(store.late))
         _take_back(simulation, store, concerned | _moving(simulation))
+
+
+class _StoreInUse(Store):
+    """A store into which leaders write while the controller works: after its first reading."""
+
+    late: Mapping[int, Leadership] = MappingProxyType({})
+
+    def read_states(self, rows: Rows) -> tuple[npt.NDArray[np.uint8], npt.NDArray[Any]]:
+        """Answers and records, from before what is written then."""
+        found = super().read_states(rows)
+        self.write_late(rows.tolist())
+        return found
+
+    def write_late(self, rows: Sequence[int]) -> None:
+        """Let the leaders of some rows write."""
+        for row in self.late.keys() & set(rows):
+            self.replace(row, self.late[row])
+        self.late = {row: record for row, record in self.late.items() if row not in set(rows)}
 
 
 def _resumes_many(simulation: Simulation, event: LogEvent) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from kfast.log_replay.engine.simulation import Simulation
 from kfast.log_replay.events.events import LogEvent
 from kfast.log_replay.wording.values import Partition
 from kfast.schema import TOPIC_QUEUED, ReplicaState
-from kfast.state import mutators
+from kfast.state import Replicas, mutators
 
 
 def topic_names(simulation: Simulation, topics: tuple[str, ...]) -> list[str]:
@@ -44,11 +44,12 @@ def deleted(
     """A broker answers that it deleted replicas, or failed to: those that a line names.
 
     Where no line names any, the next broker answers, or each that it deleted all: those that were
-    away are asked next, until the topic is gone whose deletion a line says to be complete.
+    away are asked next, until the topic is gone whose deletion a line says to be complete. Up to
+    0.10 a thread goes on with deletions once several have answered (`resumes`).
     """
     failures = event.fields.get("failures")
     if failures is not None:
-        return _answered(simulation, failures)
+        return _answered(simulation, failures, resumes=event.fields.get("resumes", True))
     if "halted" in event.fields:
         return _answered(simulation, _next_answer(simulation, event))
     outcomes = [simulation.controller.acknowledge_deletions()]
@@ -58,7 +59,7 @@ def deleted(
 
 
 def _answered(
-    simulation: Simulation, failures: Mapping[tuple[str, int, int], bool]
+    simulation: Simulation, failures: Mapping[tuple[str, int, int], bool], *, resumes: bool = True
 ) -> list[Outcome]:
     """Brokers answer for some replicas; which of them failed."""
     outcomes = []
@@ -67,12 +68,28 @@ def _answered(
         for row in simulation.rows_of((topic, number)):
             answers.setdefault(broker, {})[row] = failed
     for broker, rows in sorted(answers.items()):
-        if broker in simulation.state.broker_id:
+        if not resumes and not any(rows.values()):
+            outcomes.append(_completed(simulation, broker, sorted(rows)))
+        elif broker in simulation.state.broker_id:
             outcomes.append(simulation.controller.on_stop_replica_response(
                 broker, np.array(sorted(rows), np.int32),
                 np.array(sorted(row for row, failed in rows.items() if failed), np.int32),
             ))
     return outcomes
+
+
+def _completed(simulation: Simulation, broker: int, rows: Sequence[int]) -> Outcome:
+    """A broker has deleted some replicas, and the controller does not go on with deletions yet."""
+    controller, state = simulation.controller, simulation.state
+    named = np.array(rows, np.int32)
+    slots = mutators.track(state, named, np.repeat(state.find_brokers([broker]), named.size))
+    masks = np.uint64(1) << slots.astype(np.uint64)
+
+    def steps() -> None:
+        replicas, machine = Replicas(named, masks), controller.replica_state_machine
+        controller.checked(machine.run(replicas, ReplicaState.DELETION_SUCCESSFUL))
+
+    return controller.attempt("on_stop_replica_response", steps)
 
 
 def _next_answer(simulation: Simulation, event: LogEvent) -> dict[tuple[str, int, int], bool]:

@@ -79,7 +79,11 @@ class _Writer:
         self.halts = deletion_halts(statements, term.statements)
         self.unnamed: list[LogEvent] = []
         self.answers: list[Answer] = []
-        self.answered = -1
+        self.answered = self.handled = -1
+        self.has_deletion_thread = any(  # Up to 0.10; it waits until answers let it work.
+            statements[n].entry.message.startswith("[delete-topics-thread-")
+            for n in term.statements
+        )
         self.unbalanced: set[Partition] | None = None
         self.elected_until: int | None = None
         self.ended: LogEvent | None = None
@@ -100,12 +104,13 @@ class _Writer:
         """Events that lines of controller.log announce.
 
         Up to 2.2 no line names the broker that answers a StopReplica; the one that names the
-        deleted replicas does.
+        deleted replicas does, up to 1.0 also at INFO.
         """
         kinds = {self.statements[n].kind for n in self.term.statements}
+        deletes = "replicas_deleted" if "replicas_deleted" in kinds else "replicas_successful"
         answers = "stop_response" in kinds
         terse = is_terse(self.statements, self.term)
-        if terse and not answers and "replicas_deleted" not in kinds:
+        if terse and not answers and deletes not in kinds:
             self.answers = read_answers(self.statements, self.term.statements)
             self.unanswered = [] if self.answers else self._deletions()
         moves = {"assignment_updating", "reassign"}
@@ -131,7 +136,9 @@ class _Writer:
                 self._add("deleted", number, {"broker": None, "topic": statement.fields["topic"]})
             elif statement.kind == "deletion_answered":
                 self.answered = number
-            elif not answers and (statement.kind == "replicas_deleted" or (
+            elif statement.kind == "deletion_handled":
+                self.handled = number
+            elif not answers and (statement.kind == deletes or (
                 statement.kind == "deletion_failed" and self._is_answered()
             )):
                 self._add("deleted", number, {"broker": None, "failures": dict.fromkeys(
@@ -179,6 +186,11 @@ class _Writer:
             time - self.events[-1].time < 1000
         ):
             return self.events[-1]
+        last = self.events[-1] if self.events else None
+        if self.has_deletion_thread and kind == "deleted" and last is not None and (
+            last.kind == "deleted" and self.handled < last.at
+        ):
+            last.fields["resumes"] = False
         event = LogEvent(kind, time, number, fields, self.term)
         self.events.append(event)
         return event

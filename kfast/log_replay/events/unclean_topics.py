@@ -1,7 +1,8 @@
 """Topics whose unclean elections are enabled by their own configuration, which no line says.
 
-An election that takes a leader from outside the ISR gives it away; not so where the version has
-run ahead of the leader epoch since the ISR was told, for then a leader has written another one.
+An election that takes a leader from outside the ISR gives it away; not so where the version has run
+ahead of the leader epoch since the ISR was told, for then a leader has written another one. Up to
+1.0 so does an ISR without members: elsewhere the last one stays in it.
 
 Source: docs/controller.md, section 4, for which elections may leave the ISR.
 """
@@ -44,6 +45,8 @@ def unclean_topics(statements: Sequence[Statement], lines: Sequence[int]) -> fro
             record = fields.get("record")
             members = record.isr if record is not None else fields.get("isr")
             if not members:
+                if record is not None and record.leader == -1:  # Up to 1.0, only where it may.
+                    found.add(partition[0])
                 continue
             known, written = isr.get(partition), False
             if record is not None and None not in (record.version, record.leader_epoch) and (

@@ -40,16 +40,17 @@ TIMES = 3
 KINDS = frozenset({
     "partition_led", "shrunk", "sent_leader_and_isr_partition", "sent_update_metadata_partition",
     "isr_record", "all_leaders", "sent_reassignment", "election", "received", "send_failed",
-    "preferred_done", "partition_failed",
+    "preferred_done", "partition_failed", "shrunk_old", "store_record",
 })
-"""Lines that tell a record with its ISR, or whether one replica is in it."""
+"""Lines that tell a record with its ISR, an ISR, or whether one replica is in it."""
 
 
 class Mention(NamedTuple):
     """A record that a line tells.
 
     `ahead` is its version less its leader epoch, None where the line does not say both; `left` are
-    replicas that its event took out of the ISR. `recovers` says that its leader was not in the ISR.
+    replicas that its event took out of the ISR. `recovers` says that its leader was not in the ISR,
+    `is_stored` that the controller had just read it.
     """
 
     number: int
@@ -60,6 +61,7 @@ class Mention(NamedTuple):
     created: bool = False
     leader: int | None = None
     recovers: bool = False
+    is_stored: bool = False
 
 
 @dataclass
@@ -67,7 +69,8 @@ class Write:
     """An ISR that a leader wrote, and the place of the event that it comes before.
 
     `seen` are leader epoch and version of the record that tells it, where it says both;
-    `is_confirmed`: the next record has its version at least as far ahead.
+    `is_confirmed`: the next record has its version at least as far ahead. `within`: lines of the
+    event tell the record from before it; it is made after the first reading.
     """
 
     partition: Partition
@@ -76,6 +79,7 @@ class Write:
     place: int
     seen: tuple[int, int] | None
     is_confirmed: bool
+    within: bool = False
 
 
 def find_writes(explorer: Explorer, before: World, troubled: Troubled) -> Troubled:
@@ -163,11 +167,20 @@ def _mentions(
             )
             if last is not None and isr != last.isr:
                 found[partition].append(last._replace(
-                    number=number, isr=isr, ahead=None, created=False, left=frozenset()
+                    number=number, isr=isr, ahead=None, created=False, left=frozenset(),
+                    is_stored=False,
                 ))
-            if partition not in partitions or record is None or record.isr is None:
+            if partition not in partitions:
                 continue
-            if record.leader_epoch is None or record.leader == -2:
+            if record is None or record.leader_epoch is None:  # It is that of the record before.
+                members = fields.get("isr") if record is None else record.isr
+                if members and partition in found:
+                    found[partition].append(found[partition][-1]._replace(
+                        number=number, isr=frozenset(members), ahead=None, created=False,
+                        left=frozenset(), is_stored=True,
+                    ))
+                continue
+            if record.isr is None or record.leader == -2:
                 continue
             ahead = None if record.version is None else record.version - record.leader_epoch
             left = frozenset({fields["replica"]}) if line.kind == "shrunk" else frozenset()
@@ -179,7 +192,7 @@ def _mentions(
                 sent = _requested(explorer, partition, record.leader_epoch, number)
             bisect.insort(mentions, Mention(
                 sent, frozenset(record.isr), record.leader_epoch, ahead, left, created,
-                record.leader, bool(record.recovery),
+                record.leader, bool(record.recovery), line.kind == "store_record",
             ), key=lambda mention: mention.number)
     return found
 
@@ -269,12 +282,16 @@ def writes_of(
     last: Mention | None = None
     lead: int | None = None
     last_led: tuple[int, int, frozenset[int]] | None = None
-    guessed: tuple[Write, tuple[int, frozenset[int]]] | None = None
-    without_version: tuple[tuple[int, frozenset[int]], Mention, int, frozenset[int]] | None = None
+    guessed: Write | None = None
     owners = [event.at for event in stretch.events]
     seen: set[tuple[int, frozenset[int]]] = set()
-    for mention in mentions:
+    for mention, later in zip(mentions, _later_versions(mentions), strict=True):
         record = mention.leader_epoch, mention.isr
+        told_at = mention.number
+        if later is not None and mention.ahead is None and last is not None and (
+            record != (last.leader_epoch, last.isr)
+        ):
+            told_at, mention = later.number, mention._replace(ahead=later.ahead)
         if last is not None and record in seen and (
             mention.leader_epoch < last.leader_epoch
             or (mention.ahead is not None and lead is not None and mention.ahead < lead)
@@ -284,7 +301,7 @@ def writes_of(
         if mention.created or last is None:
             last, lead = mention, mention.ahead
             continue
-        isr, before, number = mention.isr, last, mention.number
+        isr = mention.isr
         moved = mention.leader_epoch > last.leader_epoch
         if moved:  # Else the replica was out of the ISR already, and nothing was written.
             gone = _taken_out(stretch, owners, partition, replicas, mention, last, decided)
@@ -300,34 +317,28 @@ def writes_of(
             known = lead if lead is not None else mention.ahead
             times = mention.ahead - known
             lead = max(known, mention.ahead)
-            if times > 0 and guessed is not None and (
-                guessed[1] == record or (times == 1 and mention.leader != last.leader == -1)
-            ):
-                guessed[0].times += times  # This line tells how many writes it took.
+            if times == 1 and guessed is not None and mention.leader != last.leader == -1:
+                guessed.times += 1  # From then on there is no leader that may write.
                 times = 0
-            elif without_version is not None and without_version[0] == record:
-                _, before, number, isr = without_version  # The first line about the record.
-                moved = True
         elif mention.leader_epoch == last.leader_epoch + (moved and bool(mention.left)):
             times = int(isr != last.isr)  # No controller wrote, or one that says who left.
         elif not isr <= last.isr and not (unclean and moved and len(isr) == 1):
             times = 1
         if mention.ahead is None and times and lead is not None:
             lead += times
-        changes = mention.isr != before.isr if not moved else not isr <= before.isr
-        if moved or mention.ahead is not None:
-            without_version = None if mention.ahead is not None else (record, last, number, isr)
-        if 1 <= times <= MOST_WRITES and (changes or times > 1 or mention.isr < before.isr):
-            since = before.number
-            if before.leader == -1 and last_led is not None:
-                since, number, isr = last_led  # From then on there is no leader that may write.
+        changes = mention.isr != last.isr if not moved else not isr <= last.isr
+        if 1 <= times <= MOST_WRITES and (changes or times > 1 or mention.isr < last.isr):
+            since, number = last.number, mention.number
+            if last.leader == -1 and last_led is not None:
+                since, number, isr = last_led  # Since then nobody may write.
+            place = _place(stretch, owners, partition, since, number, in_isr)
             found.append(Write(
-                partition, isr, times, _place(stretch, owners, partition, since, number, in_isr),
-                None if mention.ahead is None else
+                partition, isr, times, place, None if mention.ahead is None else
                 (mention.leader_epoch, mention.leader_epoch + mention.ahead),
-                _is_confirmed(stretch, partition, mention.number, lead),
+                _is_confirmed(stretch, partition, told_at, lead),
+                within=last.is_stored and since > owners[place],
             ))
-            guessed = (found[-1], record) if mention.ahead is None else None
+            guessed = found[-1] if mention.ahead is None else None
         last = mention
     return found
 
@@ -337,8 +348,25 @@ def _is_confirmed(
 ) -> bool:
     """Whether the next record has its version as far ahead as a line, or more: none is damaged."""
     lines = stretch.cluster.lines_about.get(partition, [])
-    later = look_ahead(stretch.statements, lines, number + 1, {partition}).get(partition)
+    later = look_ahead(
+        stretch.statements, lines, number + 1, {partition}, by_brokers=True
+    ).get(partition)
     return later is not None and ahead is not None and later[1] - later[0] >= ahead
+
+
+def _later_versions(mentions: Sequence[Mention]) -> list[Mention | None]:
+    """The next line about the same record that says its version, for each line.
+
+    Up to 0.11 a controller does not say versions: the brokers that receive its requests do.
+    """
+    latest: dict[tuple[int, frozenset[int]], Mention] = {}
+    found: list[Mention | None] = []
+    for mention in reversed(mentions):
+        record = mention.leader_epoch, mention.isr
+        if mention.ahead is not None:
+            latest[record] = mention
+        found.append(latest.get(record))
+    return found[::-1]
 
 
 def _taken_out(
@@ -409,16 +437,17 @@ def _with_writes(
     Those of one partition are events one after the other. `earlier` is the last event before the
     stretch.
     """
-    by_place: dict[int, list[dict[Partition, Write]]] = {}
+    by_place: dict[tuple[int, bool], list[dict[Partition, Write]]] = {}
     for write in writes:
-        turns = by_place.setdefault(write.place, [])
+        turns = by_place.setdefault((write.place, write.within), [])
         turn = next((turn for turn in turns if write.partition not in turn), None)
         if turn is None:
             turns.append(turn := {})
         turn[write.partition] = write
     found: list[LogEvent] = []
     for place, event in enumerate(events):
-        for turn in by_place.get(place, ()):
+        first = by_place.get((place, False), ())
+        for turn in (*first, *by_place.get((place, True), ())):
             before = found[-1] if found else earlier
             assert before is not None, "what leaders wrote before the log begins is no event"
             found.append(LogEvent(
@@ -426,6 +455,7 @@ def _with_writes(
                 {"updates": {p: tuple(sorted(w.isr)) for p, w in turn.items()},
                  "writes": {p: w.times for p, w in turn.items()},
                  "ahead": {p: w.seen for p, w in turn.items() if w.seen is not None},
+                 "within": any(w.within for w in turn.values()),
                  "reason": WRITTEN},
                 before.term, inferred=True, number=(before.number + event.number) / 2,
             ))

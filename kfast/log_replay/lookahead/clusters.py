@@ -260,7 +260,8 @@ def _senders(statements: Sequence[Statement], lines: Sequence[int]) -> set[int]:
 
 
 def look_ahead(
-    statements: Sequence[Statement], lines: Sequence[int], at: int, partitions: set[Partition]
+    statements: Sequence[Statement], lines: Sequence[int], at: int, partitions: set[Partition],
+    *, by_brokers: bool = False,
 ) -> dict[Partition, tuple[int, int]]:
     """The next leader epoch and version that lines say together, of each of some partitions.
 
@@ -270,7 +271,7 @@ def look_ahead(
     wanted = set(partitions)
     for place in range(bisect.bisect_left(lines, at), len(lines)):
         line = statements[lines[place]]
-        if line.actor == "broker":
+        if line.actor == "broker" and not by_brokers:  # They may be late.
             continue
         for partition, fields in subjects(line):
             if partition not in wanted:

@@ -93,6 +93,8 @@ TOPICS = (
     Form("deletion_started", "Deletion of topic {topic:word} (re)started"),
     Form("deletion_done", "Deletion of topic {topic:word} successfully completed"),
     Form("replicas_deleted", "Deletion successfully completed for replicas {replicas:replicas}"),
+    Form("replicas_successful", "Invoking state change to ReplicaDeletionSuccessful for replicas "
+         "{replicas:replicas}", "", "1.0"),
     Form("deletion_failed", "Deletion failed for replicas {replicas:replicas}. Halting deletion "
          "for topics {:rest}"),
     Form("deletion_halted", "Halted deletion of topics {topics:names} due to replica deletion "
@@ -171,6 +173,10 @@ PARTITIONS = (
          "{leader_epoch:int}", "", "3.1"),
     Form("shrunk_old", "New leader and ISR for partition {partition:partition} is "
          "{record:any_record}", "", "1.0"),
+    Form("store_record", "Selected new leader and ISR {record:any_record} for offline partition "
+         "{partition:partition}", "", "1.0"),
+    Form("store_record", "Cannot remove replica {:int} from ISR of partition {partition:partition} "
+         "since it is not in the ISR. {record:any_record}", "", "1.0"),
     Form(NO_FACTS, "Updating leader epoch for partition {:rest}"),
     Form("unclean_enabled", "Unclean leader election has been enabled by default", "2.3"),
     Form("unclean_enabled_topic", "Unclean leader election has been enabled for topic "

@@ -40,6 +40,9 @@ TRANSITIONS = (
     Form("elected_leader", "Elected leader {leader:int} for Offline partition "
          "{partition:partition}", "", "1.0"),
     Form(NO_FACTS, "Started leader election for partition {:rest}", "", "1.0"),
+    Form("store_record", "Encountered error while electing leader for partition "
+         "{partition:partition} due to: {:text}Current leader and ISR: [{record:any_record}]"
+         "{:text}", "", "1.0"),
     Form(NO_FACTS, "Encountered error while electing leader for partition {:rest}", "", "1.0"),
     Form("replicas_offline", "Mark replicas {partitions:partitions} on broker {broker:int} as "
          "offline", "1.0"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 
@@ -9,9 +10,13 @@ from kfast.log_replay.log_files import STATE_CHANGE, Entry, Logs
 from kfast.log_replay.steps import Steps
 from kfast.log_replay.wording import controller_log, state_change_log
 from kfast.log_replay.wording.forms import Form, Statement, take_prefix
+from kfast.log_replay.wording.values import ids
 
 NOT_UNDERSTOOD = "not understood"
 NO_FACTS = controller_log.NO_FACTS
+_ISR_READ = re.compile(r"ISR brokers are: \[(.*)\]")
+"""What stands below a line that an election failed, up to 0.11: the ISR in the store."""
+
 UNSIGNED = frozenset({"isr_notified"})
 """Kinds of lines that do not say who writes them (0.10.0): whoever writes that file."""
 
@@ -43,4 +48,6 @@ def read_statement(entry: Entry, kind: str) -> tuple[Statement, Form | None]:
     table = state_change_log if is_state_change else controller_log
     form, fields = table.FORMS.find(rest) or (None, {})
     kind = NOT_UNDERSTOOD if form is None else form.kind
+    if kind == "partition_failed" and (read := _ISR_READ.search(entry.more)):
+        fields = {**fields, "isr": ids(read[1])}
     return Statement(kind, fields, entry, *prefix[:3]), form

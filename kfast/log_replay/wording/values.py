@@ -191,7 +191,9 @@ def fields(text: str) -> Record:
 
 def any_record(text: str) -> Record:
     """A record in whichever form it stands; old ones are `{"leader":1,"isr":[1,2]}`."""
-    return record(text) if "Leader:" in text else fields(_JSON_NAME.sub(r"\1=", text.strip(" {}")))
+    if "Leader:" in text:
+        return record(text)
+    return fields(_JSON_NAME.sub(r"\1=", text.strip(" {}")).replace(" = ", "=").replace(" ;", ","))
 
 
 def assigned(text: str) -> Assigned:
