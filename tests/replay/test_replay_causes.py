@@ -18,7 +18,7 @@ from kfast.log_replay.events.announced_events import write_script
 from kfast.log_replay.events.events import LogEvent
 from kfast.log_replay.events.unclean_topics import unclean_topics
 from kfast.log_replay.histories.explorer import Explorer
-from kfast.log_replay.histories.isr_writes import Mention, writes_of
+from kfast.log_replay.histories.isr_writes import SAME_EPOCH, Mention, writes_of
 from kfast.log_replay.histories.stretches import Stretch
 from kfast.log_replay.log_files import read_logs
 from kfast.log_replay.lookahead.clusters import Cluster, split_clusters
@@ -498,6 +498,17 @@ def test_a_record_that_an_event_reads_before_another_changes_within_it(is_stored
     assert [(set(write.isr), write.within) for write in found] == [
         ({1}, False), ({1, 2}, is_stored),
     ]
+
+
+@pytest.mark.parametrize(("isr", "is_stored", "is_written"), [
+    ({1}, True, True), ({1}, False, False), ({1, 3}, False, True), ({1, 2}, True, False),
+])
+def test_a_line_without_an_epoch_tells_an_isr_that_a_leader_wrote(isr, is_stored, is_written):
+    """What is read in the store, or what is cached of a topic that is deleted. Seen on 1.1.1."""
+    mention = Mention(11, frozenset(isr), SAME_EPOCH, None, is_stored=is_stored)
+    found = writes_found([mention])
+    assert [(write.isr, write.times) for write in found] == [(isr, 1)] * is_written
+    assert all(write.is_confirmed == is_stored for write in found)
 
 
 def test_a_request_that_arrives_late_tells_the_version_of_the_record_that_it_had():

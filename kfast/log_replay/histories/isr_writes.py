@@ -45,6 +45,10 @@ KINDS = frozenset({
 """Lines that tell a record with its ISR, an ISR, or whether one replica is in it."""
 
 
+SAME_EPOCH = -1
+"""Leader epoch of a mention that does not say it: that of the one before."""
+
+
 class Mention(NamedTuple):
     """A record that a line tells.
 
@@ -172,15 +176,15 @@ def _mentions(
                 ))
             if partition not in partitions:
                 continue
-            if record is None or record.leader_epoch is None:  # It is that of the record before.
+            is_cached = record is not None and record.leader == -2
+            if record is None or record.leader_epoch is None or is_cached:
                 members = fields.get("isr") if record is None else record.isr
-                if members and partition in found:
-                    found[partition].append(found[partition][-1]._replace(
-                        number=number, isr=frozenset(members), ahead=None, created=False,
-                        left=frozenset(), is_stored=True,
+                if members:
+                    found.setdefault(partition, []).append(Mention(
+                        number, frozenset(members), SAME_EPOCH, None, is_stored=not is_cached
                     ))
                 continue
-            if record.isr is None or record.leader == -2:
+            if record.isr is None:
                 continue
             ahead = None if record.version is None else record.version - record.leader_epoch
             left = frozenset({fields["replica"]}) if line.kind == "shrunk" else frozenset()
@@ -286,6 +290,10 @@ def writes_of(
     owners = [event.at for event in stretch.events]
     seen: set[tuple[int, frozenset[int]]] = set()
     for mention, later in zip(mentions, _later_versions(mentions), strict=True):
+        if mention.leader_epoch == SAME_EPOCH:
+            if last is None or (mention.isr <= last.isr and not mention.is_stored):
+                continue  # The controller took replicas out of what it deletes.
+            mention = mention._replace(leader_epoch=last.leader_epoch, leader=last.leader)
         record = mention.leader_epoch, mention.isr
         told_at = mention.number
         if later is not None and mention.ahead is None and last is not None and (
@@ -335,7 +343,7 @@ def writes_of(
             found.append(Write(
                 partition, isr, times, place, None if mention.ahead is None else
                 (mention.leader_epoch, mention.leader_epoch + mention.ahead),
-                _is_confirmed(stretch, partition, told_at, lead),
+                mention.is_stored or _is_confirmed(stretch, partition, told_at, lead),
                 within=last.is_stored and since > owners[place],
             ))
             guessed = found[-1] if mention.ahead is None else None
