@@ -82,6 +82,7 @@ class BrokerSide:
         self.fresh: dict[int, bool | None] = {}
         self.started: dict[int, int] = {}
         self.registered_at: dict[int, int] = {}
+        self.hole_ended = 0
 
     def start_by(self, line: Statement) -> None:
         """A line says that a broker's process starts."""
@@ -98,9 +99,18 @@ class BrokerSide:
 
     def register(self, broker: int, time: int) -> None:
         """A broker registers; whether its process was restarted may not be known."""
-        self.registered_at[broker] = time
-        if broker not in self.started or time - self.started[broker] > RESTART_MS:
+        started = self.started.get(broker)
+        if started is None or time - started > RESTART_MS or (
+            self.registered_at.get(broker, started - 1) >= started  # It has registered since.
+        ):
             self.fresh[broker] = None
+        self.registered_at[broker] = time
+
+    def leave_hole(self, time: int) -> None:
+        """The log goes on after a hole, in which brokers may have heard of anything."""
+        self.hole_ended = time
+        for memory in self.rows.values():
+            memory.heard.clear()
 
     def remembered(
         self, simulation: Simulation, broker: int, row: int, now: Item | None, *,
@@ -114,10 +124,10 @@ class BrokerSide:
         it has not sent (ControllerChannelManager.scala, `shutdown`), and a request with an old
         broker epoch is refused (KafkaApis.scala, `isBrokerEpochStale`).
         """
-        fresh = self.fresh.get(broker)
-        if fresh is None and broker in self.fresh and simulation.possibility[row].is_old:
+        fresh, possibility = self.fresh.get(broker), simulation.possibility[row]
+        if fresh is None and broker in self.fresh and possibility.is_old:
             return None
-        since = self.started.get(broker, 0) if fresh else 0
+        since = max(self.started.get(broker, 0) if fresh else 0, self.hole_ended)
         registered = self.registered_at.get(broker, 0)
 
         def came(item: Item) -> bool:
@@ -143,8 +153,11 @@ class BrokerSide:
             return last
         if known is not None:
             return known
-        created = not simulation.possibility[row].is_old
-        return NEVER if fresh or created else None
+        is_fresh = fresh and self.started.get(broker, 0) >= self.hole_ended
+        created = not possibility.is_old and (
+            possibility.creation is None or possibility.creation.time >= self.hole_ended
+        )
+        return NEVER if is_fresh or created else None
 
     def forget(self, row: int) -> None:
         """A row is another partition from now on."""
@@ -160,6 +173,7 @@ class BrokerSide:
         other = BrokerSide()
         for name in ("fresh", "started", "registered_at"):
             setattr(other, name, dict(getattr(self, name)))
+        other.hole_ended = self.hole_ended
         other.rows.update((row, memory.copy()) for row, memory in self.rows.items())
         return other
 

@@ -44,13 +44,22 @@ def _role(case: Case) -> list[Check]:
 
 
 def _previous(case: Case, item: Item | None) -> list[Check]:
-    """The epoch that a broker had before; the first such line after a registration decides."""
+    """The epoch that a broker had before.
+
+    After a registration the first line decides in which one that was restarted would have another.
+    """
     side, broker, fields = case.brokers, case.broker, case.fields
     logged = fields["previous"]
     if side.fresh.get(broker) is None and broker in side.fresh:
-        side.fresh[broker] = logged == NEVER.leader_epoch
-        if side.fresh[broker]:
-            side.start(broker, side.registered_at.get(broker, 0))
+        side.fresh[broker] = False
+        unless_restarted = side.remembered(
+            case.simulation, broker, case.row, item, of_this_term=True
+        )
+        if logged == NEVER.leader_epoch:
+            if unless_restarted in (None, NEVER):
+                side.fresh[broker] = None
+            else:
+                side.start(broker, side.registered_at.get(broker, 0))
     known = side.remembered(case.simulation, broker, case.row, item)
     if known is not None and known.leader_epoch != logged:
         older = side.remembered(case.simulation, broker, case.row, item, of_this_term=True)

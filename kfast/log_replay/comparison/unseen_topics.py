@@ -1,4 +1,4 @@
-"""What a log that begins within a controller's term cannot tell of the topics it then has.
+"""What a log that begins, or goes on, within a controller's term cannot tell of its topics by then.
 
 It does not show the controller's state: which topics are being deleted, which partitions moved,
 which replicas are taken for offline. What a new controller finds is taken from its first lines;
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from kfast.log_replay import checks
 from kfast.log_replay.comparison.facts import PARTLY_LOGGED, UNSEEN, Fact, name_of
+from kfast.log_replay.events.events import LogEvent
 from kfast.log_replay.lookahead.clusters import Cluster
 from kfast.log_replay.terms.holes import FEWEST_LINES
 from kfast.replay_results.verdicts import CONTRADICTED, MISSING, UNKNOWN
@@ -24,10 +25,10 @@ def leave_unseen(facts: Sequence[Fact], cluster: Cluster) -> list[Fact]:
     """Facts of a cluster, of which those are unknown that depend on what the log does not show.
 
     Of an event that is under way where the log begins, or goes on after a hole, nothing may predict
-    what it did. A topic from before a log that begins within a term is doubted from the first line
-    on that disagrees, where several of several events do, or where it is being deleted; so is then
-    what is said of all topics. The lines of a single wrong decision are of one event, and stay
-    contradicted.
+    what it did. A topic from before a log that begins, or goes on, within a term is doubted from
+    the first line on that disagrees, where several of several events do, or where it is being
+    deleted; so is then what is said of all topics. The lines of a single wrong decision are of one
+    event, and stay contradicted.
 
     Parameters
     ----------
@@ -51,8 +52,8 @@ def leave_unseen(facts: Sequence[Fact], cluster: Cluster) -> list[Fact]:
         if len({found[at].number for at in places}) >= FEWEST_LINES
         and len({bisect.bisect_right(begins, found[at].number) for at in places}) > 1
     }
-    if wrong:  # How many replicas the deletions that are under way have left, no line tells.
-        doubted |= wrong.keys() & cluster.events[0].fields["queued"]
+    for event in _resumptions(cluster):  # How many replicas deletions have left, no line tells.
+        doubted |= wrong.keys() & event.fields["queued"]
     if doubted:
         first = min(found[at].number for topic in doubted for at in wrong[topic])
         for topic in doubted | ({ALL} & wrong.keys()):
@@ -62,18 +63,30 @@ def leave_unseen(facts: Sequence[Fact], cluster: Cluster) -> list[Fact]:
     return found
 
 
+def _resumptions(cluster: Cluster) -> list[LogEvent]:
+    """Events with which the log begins, or goes on, within a term."""
+    return [event for event in cluster.events
+            if event.kind == "resume" and not event.fields.get("only_states")]
+
+
 def _wrong_by_topic(facts: Sequence[Fact], cluster: Cluster) -> dict[str, list[int]]:
-    """Places of facts that are not as predicted, of topics from before the log and of brokers."""
-    events, wrong = cluster.events, dict[str, list[int]]()
-    if not events or events[0].kind != "resume":
+    """Places of facts that are not as predicted, of topics from before it and of brokers."""
+    wrong = dict[str, list[int]]()
+    resumed = [event.at for event in _resumptions(cluster)]
+    if not resumed:
         return wrong
-    topics = {
-        name_of(partition): partition[0] for partition, birth in cluster.births.items()
-        if birth is events[0]
-    }
+    begins: dict[str, list[tuple[int, str]]] = {}
+    created = [(p, event) for event in cluster.events if event.kind in ("topics", "partitions")
+               for p in event.fields["created"]]
+    for partition, event in sorted((*cluster.births.items(), *created), key=lambda p: p[1].at):
+        begins.setdefault(name_of(partition), []).append((event.at, partition[0]))
     for at, fact in enumerate(facts):
-        topic = topics.get(fact.subject) or (ALL if _is_of_all(fact.subject) else None)
-        if topic is not None and fact.verdict in (CONTRADICTED, MISSING):
+        if fact.verdict not in (CONTRADICTED, MISSING):
+            continue
+        since, topic = next((
+            begin for begin in reversed(begins.get(fact.subject, [])) if begin[0] <= fact.number
+        ), (0 if _is_of_all(fact.subject) else fact.number + 1, ALL))
+        if any(since <= number <= fact.number for number in resumed):
             wrong.setdefault(topic, []).append(at)
     return wrong
 

@@ -183,6 +183,8 @@ def run_event(world: World, event: LogEvent) -> Ran:
     if event.kind == "resume":
         _remember_all(world)
     if event.kind == "failover":
+        if is_hole(event):
+            world.brokers.leave_hole(event.time)
         for broker in simulation.registered:
             if is_hole(event) or broker not in registered:
                 world.brokers.register(broker, event.time)

@@ -14,8 +14,9 @@ from kfast.log_replay.comparison.worlds import World
 from kfast.log_replay.engine.rows import Possibility
 from kfast.log_replay.histories.explorer import Explorer, Troubled
 from kfast.log_replay.histories.stretches import Stretch, go_through
+from kfast.log_replay.lookahead.clusters import Move
 from kfast.log_replay.wording.subjects import subjects
-from kfast.log_replay.wording.values import Partition, distinct
+from kfast.log_replay.wording.values import Assigned, Partition, distinct
 
 MOVES = frozenset({
     "assignment_updating", "assignment_stored", "reassign", "reassign_leader", "partition_new",
@@ -43,7 +44,7 @@ def try_others(explorer: Explorer, before: World, troubled: Troubled) -> Trouble
         return troubled
     together = _together(explorer, stretch, troubled)
     explorer.add(world, stretch.point, parents.values(),
-                 _listed_assignments(stretch, set(parents) & explorer.unheard))
+                 listed_assignments(stretch, set(parents) & explorer.unheard))
     for possibility in world.simulation.possibility:
         parent = parents.get(possibility.partition, possibility)
         if possibility.partition in together and possibility.number != parent.number:
@@ -73,14 +74,15 @@ def try_orders(explorer: Explorer, before: World, troubled: Troubled) -> Trouble
     return explorer.choose()
 
 
-def _listed_assignments(
+def listed_assignments(
     stretch: Stretch, partitions: set[Partition]
-) -> dict[Partition, tuple[int, ...]]:
+) -> dict[Partition, Assigned]:
     """Replicas of some partitions after a hole, as most lines list them until they are moved.
 
     Topics may have been made again, or reassigned; a single line is not believed.
     """
     votes: dict[Partition, Counter[tuple[int, ...]]] = {}
+    moving: dict[Partition, Move] = {}
     moved: set[Partition] = set()
     for number in stretch.lines if partitions else ():
         line = stretch.statements[number]
@@ -94,8 +96,13 @@ def _listed_assignments(
             listed = fields.get("replicas") or (record.replicas if record is not None else None)
             if listed:
                 votes.setdefault(partition, Counter())[distinct(listed)] += 1
+            if record is not None and record.adding is not None and record.removing is not None:
+                moving.setdefault(partition, (record.adding, record.removing))
     found = {partition: counted.most_common(1)[0] for partition, counted in votes.items()}
-    return {partition: listed for partition, (listed, n) in found.items() if n > 1}
+    return {
+        partition: Assigned(listed, *moving.get(partition, ((), ())))
+        for partition, (listed, n) in found.items() if n > 1
+    }
 
 
 def _together(explorer: Explorer, stretch: Stretch, troubled: Troubled) -> set[Partition]:

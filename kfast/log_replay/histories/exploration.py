@@ -6,8 +6,12 @@ import dataclasses
 
 from kfast.log_replay.comparison.worlds import copy_of
 from kfast.log_replay.engine.rows import Possibility
-from kfast.log_replay.events.events import is_hole
-from kfast.log_replay.histories.alternative_records import try_orders, try_others
+from kfast.log_replay.events.events import LogEvent, is_hole
+from kfast.log_replay.histories.alternative_records import (
+    listed_assignments,
+    try_orders,
+    try_others,
+)
 from kfast.log_replay.histories.explorer import Explorer
 from kfast.log_replay.histories.isr_writes import find_writes
 from kfast.log_replay.histories.stretches import FEW_LINES, Stretch, go_through
@@ -33,9 +37,11 @@ def _go(explorer: Explorer) -> None:
     explorer.begin = stretch.begin
     if is_hole(point):
         explorer.unheard |= set(explorer.world.simulation.rows)
+    born = [p for p, birth in explorer.cluster.births.items() if birth is point]
+    made_again = listed_assignments(stretch, _made_again(explorer, point).difference(born))
     explorer.add(explorer.world, point, [
-        Possibility(p, 0) for p, birth in explorer.cluster.births.items() if birth is point
-    ])
+        Possibility(partition, 0) for partition in (*born, *made_again)
+    ], made_again)
     explorer.add_unwritten(point)
     _compare_all(explorer, stretch)
     n_rows = len(explorer.world.simulation.possibility)
@@ -52,6 +58,14 @@ def _go(explorer: Explorer) -> None:
     for row, trace in explorer.world.traces.items():
         if trace.checks:
             explorer.unheard.discard(explorer.world.simulation.possibility[row].partition)
+
+
+def _made_again(explorer: Explorer, point: LogEvent) -> set[Partition]:
+    """Partitions that a new controller lists after a hole, in which they were made again."""
+    listed = point.fields.get("partitions") if is_hole(point) else None
+    return set(listed or ()) - explorer.world.simulation.rows.keys() - (
+        point.fields["unwritten"].keys() if listed else set()
+    )
 
 
 def _compare_all(explorer: Explorer, stretch: Stretch) -> None:

@@ -32,7 +32,7 @@ from kfast.log_replay.lookahead.clusters import Cluster
 from kfast.log_replay.lookahead.states_at_resumption import lines_with_states
 from kfast.log_replay.steps import Steps
 from kfast.log_replay.wording.forms import Statement
-from kfast.log_replay.wording.values import Partition
+from kfast.log_replay.wording.values import Assigned, Partition
 
 UNSTATED = 0.5
 """What a decision costs that no line states, in lines that disagree: the line may be lost."""
@@ -141,7 +141,7 @@ class Explorer:
 
     def add(
         self, world: World, point: LogEvent, parents: Iterable[Possibility],
-        assignments: Mapping[Partition, tuple[int, ...]] = MappingProxyType({}),
+        assignments: Mapping[Partition, Assigned] = MappingProxyType({}),
         *, every_order: bool = False,
     ) -> None:
         """Add a row for everything that the records of some partitions may be at a point.
@@ -170,15 +170,18 @@ class Explorer:
                     )
                 if rows and not any(parent.unknown()[:2]):
                     before = simulation.state.leadership(rows[0])
-                if partition in assignments:
-                    replicas, adding, removing = assignments[partition], (), ()
+            if partition in assignments:
+                replicas, adding, removing = assignments[partition]
             is_open = self.is_unordered(partition) and (is_born or partition in self.undecided)
-            recovery = int(is_born and partition in self.cluster.recovering)
-            for start, odd in starts_of(replicas, point, reason) if not is_open else (
+            isr, recovery = (
+                self.cluster.next_value(self.statements, partition, point.at, name)
+                for name in ("isr", "recovery")
+            )
+            for start, odd in starts_of(replicas, point, reason, isr or ()) if not is_open else (
                 self._unordered_starts(partition, replicas, point, reason, every_order)
             ):
                 start = replace(
-                    start, adding=adding, removing=removing, recovery=recovery, before=before
+                    start, adding=adding, removing=removing, recovery=recovery or 0, before=before
                 )
                 self.numbers += 1
                 possibility = replace(
@@ -321,8 +324,15 @@ class Explorer:
             self.undecided.discard(partition)
 
     def _unstated(self, life: Life) -> float:
-        """How many decisions of a possibility in the stretch at hand no line states."""
+        """How many decisions of a possibility in the stretch at hand no line states.
+
+        A topic is deleted once all of its partitions are: what a single one does tells nothing.
+        """
         items = None if life.row is None else self.world.simulation.items.get(life.row)
+        topic = life.possibility.partition[0]
+        if any(topic in (*(event.fields.get("to_delete") or ()), *event.fields.get("queued", ()))
+               for event in self.stretch.events):
+            return 0.0
         first = self.cluster.events[self.first].number
         return 0.0 if items is None else self.decision_lines.unstated(items, first)
 

@@ -184,6 +184,8 @@ def _mentions(
                         number, frozenset(members), SAME_EPOCH, None, is_stored=not is_cached
                     ))
                 continue
+            if record.replicas:  # They may have been reassigned since.
+                preferred[partition] = record.replicas[0]
             if record.isr is None:
                 continue
             ahead = None if record.version is None else record.version - record.leader_epoch

@@ -24,7 +24,7 @@ from kfast.log_replay.events.events import POINTS, LogEvent
 from kfast.log_replay.lookahead.clusters import Cluster
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.subjects import subjects
-from kfast.log_replay.wording.values import Partition
+from kfast.log_replay.wording.values import Partition, distinct
 
 COST = {BEFORE: 0.0, HOLE: 1.2, BETWEEN: 1.6, ANSWER: 2.2, WRITTEN: 1.6}
 """What adopting costs, in lines that disagree."""
@@ -260,14 +260,18 @@ def not_written(replicas: Sequence[int], point: LogEvent) -> Start:
 
 
 def starts_of(
-    replicas: Sequence[int], point: LogEvent, reason: str
+    replicas: Sequence[int], point: LogEvent, reason: str, later_isr: Iterable[int] = ()
 ) -> Iterator[tuple[Start, float]]:
-    """Everything that a record may have been: leader and ISR, with how unlikely each is."""
+    """Everything that a record may have been: leader and ISR, with how unlikely each is.
+
+    A reassignment may leave a member of the ISR that is assigned no more: the next record has it.
+    """
     order = tuple(replicas)
-    for size in range(len(order), 0, -1):
-        if len(order) > 4 and size not in (1, len(order) - 1, len(order)):
+    members = distinct((*order, *later_isr))
+    for size in range(len(members), 0, -1):
+        if len(members) > 4 and size not in (1, len(order) - 1, len(order)):
             continue
-        for isr in itertools.combinations(order, size):
+        for isr in itertools.combinations(members, size):
             for leader in (*isr, -1):
                 odd = (len(order) - size) + (leader != order[0]) + (leader < 0)
                 yield Start(point, reason, leader, isr, order), UNLIKELY * odd

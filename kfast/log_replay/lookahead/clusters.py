@@ -15,7 +15,14 @@ from functools import cached_property
 from typing import Any
 
 from kfast.log_replay.events.announced_events import write_script
-from kfast.log_replay.events.events import BALANCE_MS, POINTS, LogEvent, first_registered
+from kfast.log_replay.events.events import (
+    BALANCE_MS,
+    COVERED_MS,
+    POINTS,
+    LogEvent,
+    first_registered,
+    is_hole,
+)
 from kfast.log_replay.events.partly_logged_events import partly_logged_lines
 from kfast.log_replay.events.unclean_topics import unclean_topics
 from kfast.log_replay.lookahead.isr_changes import name_isr_changes
@@ -31,7 +38,12 @@ from kfast.log_replay.terms.holes import (
 from kfast.log_replay.terms.replaced_controllers import take_replaced_lines
 from kfast.log_replay.terms.requests import ABOUT_PARTITIONS, note_sessions
 from kfast.log_replay.terms.terms import Term, has_events
-from kfast.log_replay.terms.uncovered_lines import SEPARATE_MS, leave_out, uncovered_lines
+from kfast.log_replay.terms.uncovered_lines import (
+    SEPARATE_MS,
+    leave_out,
+    uncovered_lines,
+    unended_terms,
+)
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.state_change_log import WRITTEN_THERE
 from kfast.log_replay.wording.subjects import subjects
@@ -64,8 +76,6 @@ class Cluster:
         First assignment of partitions that the log does not see created; None: order unknown.
     moving : dict
         Replicas that are being added and removed of those that are being reassigned by then.
-    recovering : set
-        Partitions whose leader was chosen outside the ISR by then, and recovers.
     births : dict
         Failover or hole from which on such a partition exists.
     term_of : dict
@@ -99,7 +109,6 @@ class Cluster:
     events: list[LogEvent]
     assignments: dict[Partition, tuple[int, ...]] = field(default_factory=dict)
     moving: dict[Partition, Move] = field(default_factory=dict)
-    recovering: set[Partition] = field(default_factory=set)
     births: dict[Partition, LogEvent] = field(default_factory=dict)
     term_of: dict[int, Term] = field(default_factory=dict)
     ordered: set[Partition] = field(default_factory=set)
@@ -130,6 +139,18 @@ class Cluster:
         """Whether lines name the replicas of a partition in their order."""
         return creation is not None or partition in self.ordered
 
+    def next_value(
+        self, statements: Sequence[Statement], partition: Partition, at: int, name: str
+    ) -> Any:
+        """What the next record of a partition that names a field says at or after a line."""
+        lines = self.lines_about.get(partition, [])
+        values = (
+            getattr(fields.get("record"), name, None)
+            for number in lines[bisect.bisect_left(lines, at) :]
+            for named, fields in subjects(statements[number]) if named == partition
+        )
+        return next((value for value in values if value is not None), None)
+
     def last_term(self, controller: int, time: int) -> Term | None:
         """The last term of a controller that has begun at some time."""
         terms = self._terms_by_controller.get(controller, [])
@@ -154,6 +175,7 @@ def split_clusters(
         return [_without_events(0, statements, range(len(statements)))]
     owners = _owners(statements, terms)
     uncovered, out = _leave_uncovered(statements, terms, unjudged)
+    unended = unended_terms([term for term in terms if term.statements], unjudged)
     absent_controller_lines = out | find_absent_controller_lines(statements, terms)
     lines_of: dict[int, list[int]] = defaultdict(list)
     for at, owner in enumerate(owners):
@@ -184,21 +206,16 @@ def split_clusters(
             if not own:
                 clusters.append(_without_events(number, statements, all_lines))
                 continue
-        events = [event for term in own for event in write_script(statements, term)]
-        events += _resumptions(statements, own, holes)
-        events.sort(key=lambda event: (event.at, event.kind != "resume"))
-        for place, event in enumerate(events):  # What is found out later gets room in between.
-            event.number = place
-        _note_silences(statements, own, events)
-        _note_cut(own, events)
-        if events and events[0].kind == "resume" and lines:
-            events[0].at = min(events[0].at, lines[0])
+        events = _events(statements, own, lines, holes)
         cluster = Cluster(number, own, lines, events)
         cluster.absent_controller_lines = absent
         cluster.absent = _senders(statements, cluster.absent_controller_lines)
         cluster.replaced_lines = sorted(replaced)
         cluster.begun, cluster.partly_logged_lines = begun, list(taken.values())
-        cluster.uncovered = {at: uncovered[at] for at in uncovered.keys() & set(lines)}
+        cluster.uncovered = {
+            at: uncovered.get(at) or _after_end(statements, lines, *unended[at])
+            for at in (uncovered.keys() | unended.keys()) & set(lines)
+        }
         cluster.term_of = {at: term for term in own for at in term.statements}
         note_sessions([statements[number] for number in lines])
         _give_epochs(statements, cluster)
@@ -214,6 +231,25 @@ def split_clusters(
     return clusters
 
 
+def _events(
+    statements: Sequence[Statement], terms: list[Term], lines: Sequence[int],
+    holes: Sequence[tuple[Term, int]],
+) -> list[LogEvent]:
+    """Events of the terms of a cluster, in order."""
+    events = [event for term in terms for event in write_script(statements, term)]
+    events += _resumptions(statements, terms, holes)
+    events.sort(key=lambda event: (event.at, event.kind != "resume"))
+    for place, event in enumerate(events):  # What is found out later gets room in between.
+        event.number = place
+    _note_silences(statements, terms, events)
+    _note_cut(terms, events)
+    begins = _first_places(statements, terms, lines)
+    for event in events:
+        if event.kind == "resume" and event.at in begins:
+            event.at = lines[begins[event.at]]
+    return events
+
+
 def _leave_uncovered(
     statements: Sequence[Statement], terms: Sequence[Term], unjudged: AbstractSet[int]
 ) -> tuple[dict[int, list[int]], set[int]]:
@@ -223,6 +259,15 @@ def _leave_uncovered(
     for number in {term.cluster for term in terms} if out else ():
         leave_out(statements, [term for term in terms if term.cluster == number], out)
     return uncovered, out
+
+
+def _after_end(
+    statements: Sequence[Statement], lines: Sequence[int], term: Term, after: Term | None
+) -> list[int]:
+    """Lines after the last one of a term, until the next one has begun."""
+    rest = lines[bisect.bisect_right(lines, term.statements[-1]) :]
+    return [number for number in rest if after is None
+            or statements[number].entry.time <= after.start + COVERED_MS]
 
 
 def _note_completions(statements: Sequence[Statement], cluster: Cluster) -> None:
@@ -354,12 +399,12 @@ def _partly_logged(
     holes: Sequence[tuple[Term, int]],
 ) -> dict[int, list[int]]:
     """Lines of the event under way where the log of a controller begins, and after each hole."""
-    found = {}
-    for term in terms:
-        first = term.statements[0]
-        begin = 0 if term is terms[0] else bisect.bisect_left(lines, first)
-        if not term.opened:
-            found[first] = partly_logged_lines(statements, term, 0, lines[begin:])
+    begins = _first_places(statements, terms, lines)
+    found = {
+        term.statements[0]: partly_logged_lines(
+            statements, term, 0, lines[begins[term.statements[0]] :]
+        ) for term in terms if not term.opened
+    }
     for term, at in holes:
         place = bisect.bisect_left(term.statements, at)
         last = term.statements[place - 1]
@@ -368,6 +413,28 @@ def _partly_logged(
             number for number in lines[bisect.bisect_left(lines, last) :]
             if statements[number].entry.time > silent
         ])
+    return found
+
+
+def _first_places(
+    statements: Sequence[Statement], terms: Sequence[Term], lines: Sequence[int]
+) -> dict[int, int]:
+    """Places of the first lines of terms that the log does not show beginning.
+
+    By the first line of the controller. A broker's line about a request of it may come before that;
+    in the first term any line.
+    """
+    found = {}
+    for place, term in enumerate(terms):
+        if term.opened:
+            continue
+        sender = {"controller": term.controller, "controller_epoch": term.epoch}.items()
+        begin = bisect.bisect_left(lines, terms[place - 1].statements[-1]) if place else 0
+        own = bisect.bisect_left(lines, term.statements[0])
+        found[term.statements[0]] = next((
+            at for at in range(begin, own)
+            if not place or statements[lines[at]].fields.items() >= sender
+        ), own)
     return found
 
 
@@ -440,11 +507,11 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
     initial: dict[Partition, tuple[int, ...]] = {}
     votes: dict[Partition, Counter[tuple[int, ...]]] = {}
     moving: dict[Partition, Counter[Move]] = {}
-    recovery: dict[Partition, int] = {}
     preferred: dict[Partition, Counter[int]] = {}
     asked: dict[Partition, int] = {}
     moved: set[Partition] = set()
     named: dict[Partition, set[int]] = {}
+    holes = [event.at for event in cluster.events if event.kind in POINTS and is_hole(event)]
     for number in cluster.lines:
         line = statements[number]
         if line.kind in ("process_started", "not_preferred"):
@@ -469,9 +536,10 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
                 members.add(fields["replica"])
             if record is not None:
                 members.update(record.isr or ())
-                if record.recovery is not None:
-                    recovery.setdefault(partition, record.recovery)
-                if record.adding is not None and record.removing is not None:
+                first = cluster.lines_about[partition][0]
+                if record.adding is not None and record.removing is not None and (
+                    bisect.bisect_right(holes, first) == bisect.bisect_right(holes, number)
+                ):  # In a hole a reassignment may begin, or end.
                     moving.setdefault(partition, Counter())[record.adding, record.removing] += 1
                 if record.leader is not None and record.leader >= 0:
                     members.add(record.leader)
@@ -487,7 +555,6 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
             if _is_hosted(line) and line.actor_id is not None:
                 members.add(line.actor_id)
     cluster.preferred = {p: elected.most_common(1)[0][0] for p, elected in preferred.items()}
-    cluster.recovering = {partition for partition, is_on in recovery.items() if is_on}
     cluster.moving = {
         partition: most for partition, counted in moving.items()
         if any(most := counted.most_common(1)[0][0])

@@ -15,7 +15,7 @@ import bisect
 from collections import Counter
 from collections.abc import Sequence
 
-from kfast.log_replay.events.events import MOVES, TAKES_OUT, LogEvent
+from kfast.log_replay.events.events import MOVES, POINTS, TAKES_OUT, LogEvent, is_hole
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Partition
@@ -29,9 +29,11 @@ def note_survivors(
 ) -> None:
     """Give each event that takes replicas out the last members of ISRs that lines tell after it.
 
-    Most lines decide, so one that differs from the others is contradicted.
+    Most lines decide, so one that differs from the others is contradicted. Lines after a hole tell
+    nothing of what was before it.
     """
     starts = [event.at for event in events]
+    resumed = [-1, *(event.at for event in events if event.kind in POINTS and is_hole(event))]
     votes: dict[int, dict[Partition, Counter[int]]] = {}
     led: dict[Partition, int] = {}
     for number in lines:
@@ -46,7 +48,8 @@ def note_survivors(
             if record.leader not in LEADERLESS or len(record.isr) != 1:
                 led[partition] = number
                 continue
-            since = bisect.bisect_right(starts, led.get(partition, number)) - 1
+            last = resumed[bisect.bisect_right(resumed, number) - 1]
+            since = bisect.bisect_right(starts, max(led.get(partition, number), last)) - 1
             for at in range(max(since, 0), bisect.bisect_right(starts, number)):
                 if events[at].kind in TAKES_OUT:
                     counted = votes.setdefault(at, {}).setdefault(partition, Counter())

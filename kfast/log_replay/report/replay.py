@@ -16,6 +16,7 @@ from kfast.controllers import Profile, profile_of
 from kfast.errors import InputError
 from kfast.log_replay.comparison.facts import ABSENT, Fact, facts_table, shown
 from kfast.log_replay.comparison.missing_decisions import UNSTATED
+from kfast.log_replay.comparison.unseen_topics import leave_unseen
 from kfast.log_replay.histories.exploration import explore
 from kfast.log_replay.histories.explorer import Explorer
 from kfast.log_replay.log_files import Logs, Place, Warned, read_logs
@@ -254,7 +255,7 @@ def _replay(logs: Logs, profile: str | Profile | None, steps: Steps) -> Replay:
             choice, checkers, statements, steps, unjudged
         )
     clusters = [checker.cluster for checker in checkers]
-    facts = [fact for checker in checkers for fact in checker.facts]
+    facts = [fact for one in checkers for fact in leave_unseen(one.facts, one.cluster)]
     notes = [choice.note]
     if is_interrupted:
         reached = max(checker.reached for checker in checkers)
@@ -354,7 +355,7 @@ def _try_others(
     Only where the first choice leaves something contradicted or missing.
     """
     is_interrupted = False
-    for release in choice.other_releases if _n_wrong(checkers) else ():
+    for release in choice.other_releases if _n_wrong(checkers)[0] else ():
         profile, before = profile_of(release), checkers
         checkers, is_interrupted = _again(profile, before, statements, steps, unjudged)
         if is_interrupted:
@@ -377,9 +378,14 @@ def _again(
     return tried if is_better else checkers, is_interrupted
 
 
-def _n_wrong(checkers: Sequence[Checker]) -> int:
-    return sum(fact.verdict in (CONTRADICTED, MISSING)
-               for checker in checkers for fact in checker.facts)
+def _n_wrong(checkers: Sequence[Checker]) -> tuple[int, int]:
+    """Facts that are contradicted or missing: those that stay so, and all before unseen topics."""
+    facts = [fact for one in checkers for fact in leave_unseen(one.facts, one.cluster)]
+    n_all, n_left = (
+        sum(fact.verdict in (CONTRADICTED, MISSING) for fact in some)
+        for some in ((fact for one in checkers for fact in one.facts), facts)
+    )
+    return n_left, n_all
 
 
 def _broker_notes(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 from collections import Counter, deque
 from collections.abc import Sequence
+from dataclasses import astuple
 
 from kfast.log_replay.brokers import BrokerSide
 from kfast.log_replay.checks import MISSING, Check, agrees
@@ -33,7 +34,6 @@ from kfast.log_replay.comparison.facts import (
 )
 from kfast.log_replay.comparison.missing_decisions import Decisions
 from kfast.log_replay.comparison.partition_lines import LED_BY_PREFERRED
-from kfast.log_replay.comparison.unseen_topics import leave_unseen
 from kfast.log_replay.comparison.worlds import World, compare_of, run_event
 from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility, Start, made_anew
 from kfast.log_replay.engine.simulation import Ran, Simulation
@@ -139,7 +139,6 @@ class Checker:
         for event in pending:
             self._run(event)
         self.facts += self.decisions.unstated(self.cluster_view.taken)
-        self.facts = leave_unseen(self.facts, self.cluster)
 
     def _run(self, event: LogEvent) -> None:
         point = self.points.get(id(event))
@@ -226,14 +225,16 @@ class Checker:
         if before is not None:
             self._note_least(row, start, before)
         simulation.possibility[row].starts.append(start)
-        if start.replicas != state.assignment(row).replicas:
-            state.set_assignment(row, start.replicas)
+        if (start.replicas, start.adding, start.removing) != astuple(state.assignment(row)):
+            state.set_assignment(row, start.replicas, start.adding, start.removing)
         known = {name: getattr(start, name) for name in
                  ("leader_epoch", "version", "controller_epoch")}
-        state.set_leadership(row, leader=start.leader, isr=start.isr, **{
+        state.set_leadership(row, leader=start.leader, isr=start.isr, recovery=start.recovery, **{
             name: getattr(before, name, 0) if value is None else value
             for name, value in known.items()
         })
+        if start.recovery:
+            self.sources[simulation.possibility[row].partition, "recovery"] = start.reason
         simulation.items.pop(row, None)
         simulation.unread.pop(row, None)
         self.world.brokers.rows[row].heard.clear()

@@ -35,6 +35,30 @@ def uncovered_lines(
     return parts
 
 
+def unended_terms(
+    terms: Sequence[Term], ended: Container[int]
+) -> dict[int, tuple[Term, Term | None]]:
+    """Terms whose logs may end before they do, each with the next one, by their last lines.
+
+    A controller that dies writes no line about it, and one that resigns may do so after a hole. The
+    logs of those with their last lines in `ended` do, and the next ones follow after a hole.
+    """
+    found: dict[int, tuple[Term, Term | None]] = {}
+    following: dict[int, Term] = {}
+    for term in reversed(terms):
+        after = following.get(term.cluster)
+        if after is None or (
+            after.opened and after.follows and after.start - term.end > SEPARATE_MS
+        ):
+            found[term.statements[-1]] = term, after
+            if term.statements[-1] in ended:
+                term.until = term.end
+                if after is not None:
+                    after.follows = False
+        following[term.cluster] = term
+    return found
+
+
 def leave_out(
     statements: Sequence[Statement], terms: Sequence[Term], out: Container[int]
 ) -> None:

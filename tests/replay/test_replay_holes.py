@@ -1,0 +1,152 @@
+"""Logs with holes, or of some brokers: what went on unseen is taken from the lines after it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import pytest
+
+from kfast.log_replay import replay
+from kfast.log_replay.brokers import BrokerSide, Heard
+from kfast.log_replay.comparison.facts import ABSENT
+from kfast.replay_results.verdicts import ADOPTED, PREDICTED
+from tests.support.log_writer import LoggedController
+from tests.support.states import read_state
+
+pytestmark = pytest.mark.kernels
+
+CLUSTER = """
+    partition  ar     isr    leader  epoch  state
+    calm-0     2,3,1  2,3,1  2       2      ONLINE
+    calm-1     3,2,1  3,2,1  3       2      ONLINE
+    risky-0    3,2    3,2    3       2      ONLINE
+"""
+HOUR_MS = 3_600_000
+
+
+def controller(version, cluster=CLUSTER, brokers=(1, 2, 3, 4)):
+    """A cluster without a controller; topic `risky` allows unclean elections."""
+    state = read_state(cluster, brokers=list(brokers), unclean={"risky": True}, controller_id=-1,
+                       leader_recovery_supported=version == "3.9")
+    return LoggedController(state, version, trace=True)
+
+
+@contextmanager
+def hole(logged, only=""):
+    """What happens within leaves no lines, in files of one broker or of all."""
+    before = {name: len(lines) for name, lines in logged.log.files.items()}
+    yield
+    for name, lines in logged.log.files.items():
+        if name.startswith(only):
+            del lines[before.get(name, 0) :]
+    logged.log.time_ms += HOUR_MS
+
+
+def facts(found, kind, subject):
+    """What lines say of a kind and a subject, in their order, with the verdicts."""
+    return [(fact["logged"], fact["verdict"]) for fact in found.facts.to_pylist()
+            if (fact["kind"], fact["subject"]) == (kind, subject)]
+
+
+@pytest.mark.parametrize("version", ["1.1", "2.8", "3.9"])
+def test_a_topic_is_made_again_in_a_hole(version, tmp_path):
+    """The log shows its deletion; the next controller lists it, with other replicas."""
+    logged = controller(version)
+    logged.fail_over(4)
+    logged.create_topics({"wide": [[1, 2, 3]]})
+    logged.delete(["wide"])
+    logged.acknowledge(["wide"])
+    with hole(logged):
+        logged.create_topics({"wide": [[4, 3]]})
+    logged.fail_over(1)
+    logged.change_brokers(failed=[4])
+    logged.log.save(tmp_path)
+    found = replay(tmp_path)
+    assert [str(one) for one in found.contradictions] == []
+    assert facts(found, "replicas", "wide-0")[-1] == ("[4,3]", PREDICTED)
+
+
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_a_reassignment_begins_in_a_hole(version, tmp_path):
+    """What is added is told by the first request after it, of a partition that is known."""
+    logged = controller(version)
+    logged.fail_over(4)
+    logged.change_brokers(failed=[3])
+    with hole(logged):
+        logged.reassign("calm", 0, [2, 1, 4])
+    logged.fail_over(1)
+    logged.change_brokers(started=[3])
+    logged.log.save(tmp_path)
+    found = replay(tmp_path)
+    assert [str(one) for one in found.contradictions] == []
+    assert facts(found, "adding", "calm-0")[-1] == ("[4]", PREDICTED)
+
+
+def test_a_leader_is_chosen_outside_the_isr_in_a_hole(tmp_path):
+    logged = controller("3.9")
+    logged.fail_over(4)
+    with hole(logged):
+        logged.change_brokers(failed=[2])
+        logged.change_brokers(failed=[3])
+        logged.change_brokers(started=[2])
+    logged.fail_over(1)
+    logged.change_brokers(started=[3])
+    logged.log.save(tmp_path)
+    found = replay(tmp_path)
+    assert [str(one) for one in found.contradictions] == []
+    assert ("1", ADOPTED) in facts(found, "recovery", "risky-0")
+    assert facts(found, "recovery", "risky-0")[-1] == ("1", PREDICTED)
+
+
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_the_log_of_a_controller_ends_before_its_term(version, tmp_path):
+    """Its broker died later: what it has sent since is unknown, and what the next one finds new."""
+    logged = controller(version)
+    logged.fail_over(4)
+    logged.change_brokers(failed=[3])
+    with hole(logged, only="broker-4/"):
+        logged.change_brokers(started=[3])
+        logged.change_brokers(failed=[2])
+        logged.create_topics({"wide": [[1, 3], [3, 1]]})
+        logged.change_brokers(started=[2])
+    logged.die(4)
+    logged.fail_over(1)
+    logged.change_brokers(failed=[3])
+    logged.log.save(tmp_path)
+    found = replay(tmp_path)
+    assert [str(one) for one in found.contradictions] == []
+    assert found.unknown_reasons[ABSENT] > 0
+    assert found.counts["predicted"] > found.counts["unknown"]
+
+
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_the_log_of_the_last_controller_ends_before_those_of_brokers(version, tmp_path):
+    logged = controller(version)
+    logged.fail_over(4)
+    logged.change_brokers(failed=[3])
+    with hole(logged, only="broker-4/"):
+        logged.change_brokers(started=[3])
+        logged.create_topics({"wide": [[1, 3], [3, 1]]})
+        logged.change_brokers(failed=[2])
+    logged.log.save(tmp_path)
+    found = replay(tmp_path)
+    assert [str(one) for one in found.contradictions] == []
+    assert found.unknown_reasons[ABSENT] > 0
+
+
+def test_a_broker_that_registers_again_may_have_been_restarted():
+    """A line tells that its process started; the next restart is in a log that is not here."""
+    side = BrokerSide()
+    side.start(3, 1_000)
+    side.register(3, 5_000)
+    assert side.fresh[3] is True
+    side.register(3, 60_000)
+    assert side.fresh[3] is None
+
+
+def test_brokers_may_have_heard_anything_in_a_hole():
+    side = BrokerSide()
+    side.rows[0].heard[3] = Heard(4, 2)
+    side.leave_hole(7_000)
+    assert side.rows[0].heard == {}
+    assert side.copy().hole_ended == 7_000
