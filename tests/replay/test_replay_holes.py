@@ -150,3 +150,18 @@ def test_brokers_may_have_heard_anything_in_a_hole():
     side.leave_hole(7_000)
     assert side.rows[0].heard == {}
     assert side.copy().hole_ended == 7_000
+
+
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_what_brokers_receive_while_their_controllers_log_has_a_hole_is_unknown(version, tmp_path):
+    """They name a topic that the controller has not made yet, by its own log."""
+    logged = controller(version)
+    logged.fail_over(4)
+    with hole(logged, only="broker-4/"):
+        logged.create_topics({"wide": [[1, 3], [3, 1]]})
+    logged.change_brokers(failed=[3])
+    logged.log.save(tmp_path)
+    found = replay(tmp_path)
+    assert [str(one) for one in found.contradictions] == []
+    assert found.unknown_reasons[ABSENT] > 0
+    assert facts(found, "leader", "wide-1")[-1] == ("1", PREDICTED)

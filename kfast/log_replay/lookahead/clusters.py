@@ -34,6 +34,7 @@ from kfast.log_replay.terms.holes import (
     begin_of_state_changes,
     find_holes,
     is_regular,
+    note_silences,
 )
 from kfast.log_replay.terms.replaced_controllers import take_replaced_lines
 from kfast.log_replay.terms.requests import ABOUT_PARTITIONS, note_sessions
@@ -176,6 +177,8 @@ def split_clusters(
     owners = _owners(statements, terms)
     uncovered, out = _leave_uncovered(statements, terms, unjudged)
     unended = unended_terms([term for term in terms if term.statements], unjudged)
+    for number in {term.cluster for term in terms}:
+        note_silences(statements, [term for term in terms if term.cluster == number])
     absent_controller_lines = out | find_absent_controller_lines(statements, terms)
     lines_of: dict[int, list[int]] = defaultdict(list)
     for at, owner in enumerate(owners):

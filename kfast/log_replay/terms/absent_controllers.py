@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from kfast.log_replay.terms.terms import STALE_MS, Term
+from kfast.log_replay.terms.uncovered_lines import SEPARATE_MS
 from kfast.log_replay.wording.forms import Statement
 
 Pair = tuple[int, int]
@@ -56,7 +57,9 @@ def _is_here(time: int, terms: Iterable[Term]) -> bool:
     """Whether one of some terms was not long ago, and its controller.log is here."""
     return any(
         (term.start - STALE_MS if term.since is None else term.since) <= time
-        <= (term.end + STALE_MS if term.until is None else term.until) for term in terms
+        <= (term.end + STALE_MS if term.until is None else term.until)
+        and not any(begin + SEPARATE_MS < time < end for begin, end in term.silences)
+        for term in terms
     )
 
 

@@ -8,9 +8,10 @@ missing until then.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 
-from kfast.log_replay.terms.terms import Term
+from kfast.log_replay.terms.terms import Term, hides_isr_changes
 from kfast.log_replay.terms.uncovered_lines import SEPARATE_MS
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.state_change_log import DECISIONS
@@ -45,6 +46,21 @@ def is_regular(statements: Sequence[Statement], terms: Sequence[Term]) -> bool:
         if statements[at].kind in CHECKS
     )
     return sum(time - before >= 1000 for before, time in zip([0, *times], times, strict=False)) > 2
+
+
+def note_silences(statements: Sequence[Statement], terms: Sequence[Term]) -> None:
+    """Give the terms of a cluster the times of their holes, where a line would show what they send.
+
+    At INFO no line does in some releases where an ISR has changed: what brokers receive meanwhile
+    shows no hole.
+    """
+    regular = is_regular(statements, terms)
+    for term in terms:
+        if term.statements and not hides_isr_changes(statements, term):
+            times = [statements[at].entry.time for at in term.statements]
+            places = [bisect.bisect_left(term.statements, at)
+                      for at in find_holes(statements, term, regular)]
+            term.silences = [(times[place - 1], times[place]) for place in places]
 
 
 def find_holes(statements: Sequence[Statement], term: Term, regular: bool) -> list[int]:
