@@ -511,7 +511,7 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
     votes: dict[Partition, Counter[tuple[int, ...]]] = {}
     moving: dict[Partition, Counter[Move]] = {}
     preferred: dict[Partition, Counter[int]] = {}
-    asked: dict[Partition, int] = {}
+    announced: dict[Partition, int] = {}
     moved: set[Partition] = set()
     named: dict[Partition, set[int]] = {}
     holes = [event.at for event in cluster.events if event.kind in POINTS and is_hole(event)]
@@ -548,7 +548,7 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
                     members.add(record.leader)
                 if line.kind == "partition_led" and fields["before"] == "NewPartition":
                     initial[partition] = tuple(record.isr or ())
-            for broker in _elected_as_preferred(line, partition, fields, asked):
+            for broker in _elected_as_preferred(line, partition, fields, announced):
                 members.add(broker)
                 preferred.setdefault(partition, Counter())[broker] += 1
             members.update(fields.get("isr") or ())
@@ -577,15 +577,19 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
 
 
 def _elected_as_preferred(
-    line: Statement, partition: Partition, fields: Mapping[str, Any], asked: dict[Partition, int]
+    line: Statement, partition: Partition, fields: Mapping[str, Any],
+    announced: dict[Partition, int],
 ) -> tuple[int, ...]:
-    """The preferred replica that a line tells, as it was elected; `asked`: when it was to be."""
+    """The preferred replica that a line tells, as it was elected.
+
+    `announced` are the times at which elections were announced; it is changed.
+    """
     if line.kind == "election" and fields["type"] == "PREFERRED":
-        asked[partition] = line.entry.time
+        announced[partition] = line.entry.time
     elif line.kind == "preferred_done":
         return (fields["leader"],)
     elif line.kind == "partition_led" and fields["before"] == "OnlinePartition" and (
-        line.entry.time - asked.pop(partition, -BALANCE_MS) < BALANCE_MS
+        line.entry.time - announced.pop(partition, -BALANCE_MS) < BALANCE_MS
     ):
         record = fields.get("record")
         return (fields["leader"] if record is None else record.leader,)
