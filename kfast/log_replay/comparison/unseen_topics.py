@@ -65,8 +65,7 @@ def leave_unseen(facts: Sequence[Fact], cluster: Cluster) -> list[Fact]:
 
 def _resumptions(cluster: Cluster) -> list[LogEvent]:
     """Events with which the log begins, or goes on, within a term."""
-    return [event for event in cluster.events
-            if event.kind == "resume" and not event.fields.get("only_states")]
+    return [event for event in cluster.events if event.kind == "resume"]
 
 
 def _wrong_by_topic(facts: Sequence[Fact], cluster: Cluster) -> dict[str, list[int]]:

@@ -44,6 +44,9 @@ from kfast.state.display import Summary, summary_html, summary_text
 MOMENT_S = 0.3
 """For so long what was simulated is judged after an interruption."""
 
+MOST_ALONE = 4
+"""Events whose causes the log lacks, and that are left out one by one."""
+
 MOST_SHOWN = 20
 """Lines that were not understood and are kept as examples."""
 
@@ -320,20 +323,11 @@ def _leave_unjudged(
 ) -> tuple[list[Checker], set[int], bool]:
     """Replay without the events whose causes the log lacks, where several lines disagree.
 
-    A single line of them that disagrees, or is missing, is wrong.
+    Without all of them, or else without one of those that most lines disagree with.
     """
     unjudged: set[int] = set()
     while True:
-        wrong = Counter({fact.number for checker in checkers for fact in checker.facts
-                         if fact.verdict == CONTRADICTED})
-        for checker in checkers:
-            wrong.update(checker.decisions.missing)
-        clusters = [checker.cluster for checker in checkers]
-        for parts in ([one.begun for one in clusters], [one.uncovered for one in clusters]):
-            disputed = {at for some in parts for at, lines in some.items()
-                        if sum(wrong[line] for line in lines) >= FEWEST_LINES} - unjudged
-            if not disputed:
-                continue
+        for disputed in list(_disputed(checkers, unjudged)):
             best, is_interrupted = _again(
                 choice.profile, checkers, statements, steps, unjudged | disputed
             )
@@ -344,6 +338,29 @@ def _leave_unjudged(
         if is_interrupted:
             return checkers, unjudged, True
         checkers, unjudged = best, unjudged | disputed
+
+
+def _disputed(checkers: Sequence[Checker], unjudged: set[int]) -> Iterator[set[int]]:
+    """Keys of `Cluster.begun` and `uncovered` whose lines disagree, to be tried in turn.
+
+    A single line of them that disagrees, or is missing, is wrong.
+    """
+    wrong = Counter({fact.number for checker in checkers for fact in checker.facts
+                     if fact.verdict == CONTRADICTED})
+    for checker in checkers:
+        wrong.update(checker.decisions.missing)
+    clusters = [checker.cluster for checker in checkers]
+    alone: dict[int, int] = {}
+    for parts in ([one.begun for one in clusters], [one.uncovered for one in clusters]):
+        n_wrong = {at: sum(wrong[line] for line in lines)
+                   for some in parts for at, lines in some.items() if at not in unjudged}
+        n_wrong = {at: n for at, n in n_wrong.items() if n >= FEWEST_LINES}
+        if n_wrong:
+            yield set(n_wrong)
+        if len(n_wrong) > 1:
+            alone |= n_wrong
+    for at in sorted(alone, key=alone.__getitem__, reverse=True)[:MOST_ALONE]:
+        yield {at}
 
 
 def _try_others(

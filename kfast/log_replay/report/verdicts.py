@@ -185,11 +185,10 @@ class Checker:
                 if start.point is not point:
                     continue
                 rows = simulation.rows_of(partition)
-                if not start.is_written:
-                    replaced.update(rows)
                 if rows and start.is_written:
                     self._readopt(rows[0], start)
                 else:
+                    replaced.update(simulation.rows.get(partition, ()))  # Also one of no replicas.
                     plain = Possibility(partition, 0, [start])
                     for name in ("adding", "removing", "recovery"):
                         if getattr(start, name):
