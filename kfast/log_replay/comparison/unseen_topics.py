@@ -8,7 +8,8 @@ what another one goes on with shows only in what it does.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 
 from kfast.log_replay import checks
 from kfast.log_replay.comparison.facts import PARTLY_LOGGED, UNSEEN, Fact, name_of
@@ -68,10 +69,21 @@ def _resumptions(cluster: Cluster) -> list[LogEvent]:
     return [event for event in cluster.events if event.kind == "resume"]
 
 
+def _unseen_until(cluster: Cluster) -> Iterator[tuple[int, float]]:
+    """From where on, and until where, states of topics are those that the log does not show.
+
+    A new controller reads the store. Where the log begins records are unknown, too, for good.
+    """
+    elected = [event.at for event in cluster.events if event.kind == "failover"]
+    for event in _resumptions(cluster):
+        following = elected[bisect.bisect_right(elected, event.at) :]
+        yield event.at, math.inf if event is cluster.events[0] or not following else following[0]
+
+
 def _wrong_by_topic(facts: Sequence[Fact], cluster: Cluster) -> dict[str, list[int]]:
     """Places of facts that are not as predicted, of topics from before it and of brokers."""
     wrong = dict[str, list[int]]()
-    resumed = [event.at for event in _resumptions(cluster)]
+    resumed = list(_unseen_until(cluster))
     if not resumed:
         return wrong
     begins: dict[str, list[tuple[int, str]]] = {}
@@ -85,7 +97,7 @@ def _wrong_by_topic(facts: Sequence[Fact], cluster: Cluster) -> dict[str, list[i
         since, topic = next((
             begin for begin in reversed(begins.get(fact.subject, [])) if begin[0] <= fact.number
         ), (0 if _is_of_all(fact.subject) else fact.number + 1, ALL))
-        if any(since <= number <= fact.number for number in resumed):
+        if any(since <= begin <= fact.number < end for begin, end in resumed):
             wrong.setdefault(topic, []).append(at)
     return wrong
 

@@ -275,6 +275,18 @@ def _with_base(
     return [*base, *mentions]
 
 
+def _before_controller(
+    mention: Mention, last: Mention, gone: frozenset[int]
+) -> frozenset[int]:
+    """The ISR that a leader wrote before a controller took some brokers out of it."""
+    isr = mention.isr | (mention.left or gone)
+    if mention.recovers and last.leader is not None:
+        isr = frozenset({last.leader})
+    if mention.leader == -1 and last.leader is not None and not mention.isr <= last.isr:
+        isr |= last.isr & {last.leader}  # It wrote the ISR, so it was in it.
+    return isr
+
+
 def writes_of(
     stretch: Stretch, partition: Partition, mentions: Sequence[Mention], in_isr: bool,
     decided: Sequence[Item] = (), replicas: Sequence[int] = (),
@@ -315,11 +327,7 @@ def writes_of(
         moved = mention.leader_epoch > last.leader_epoch
         if moved:  # Else the replica was out of the ISR already, and nothing was written.
             gone = _taken_out(stretch, owners, partition, replicas, mention, last, decided)
-            isr |= mention.left or gone
-            if mention.recovers and last.leader is not None:
-                isr = frozenset({last.leader})
-            if mention.leader == -1 and last.leader is not None and not mention.isr <= last.isr:
-                isr |= last.isr & {last.leader}  # It wrote the ISR, so it was in it.
+            isr = _before_controller(mention, last, gone)
             if mention.leader == -1 != last.leader:
                 last_led = last.number, mention.number, isr
         times = 0
