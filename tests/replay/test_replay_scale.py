@@ -169,13 +169,21 @@ def test_an_interrupted_simulation_is_judged_for_a_moment_only(tmp_path, monkeyp
 
 
 SHOWS_STEPS = """
-import contextlib, sys
+import contextlib, sys, time
 import kfast.cli.replay
 from kfast_command import main
 
+shown = []
+
+def wait_at_half(done, total):
+    if done > total / 2 and not shown:
+        shown.append(done)
+        print("half", file=sys.stderr, flush=True)
+        time.sleep(60)  # Until the signal comes: the rest may take less than that does.
+
 @contextlib.contextmanager
 def bar(_action):
-    yield lambda done, total: done > total / 2 and print("half", file=sys.stderr, flush=True)
+    yield wait_at_half
 
 kfast.cli.replay.progress_bar = bar
 main()
