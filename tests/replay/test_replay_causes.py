@@ -214,8 +214,8 @@ def test_an_election_on_demand_tells_the_preferred_replica(tmp_path):
 
 def test_the_end_of_a_reassignment_is_announced_before_a_deletion_that_starts_again(tmp_path):
     """Brokers that are back lead to both, perhaps in the same millisecond. Seen on 2.8.2."""
-    told = "".join(ALL_TOLD.format(ms=ms, n=n) for ms, n in ((2, 4), (4, 1), (4, 8)))
-    statements = statements_of(tmp_path, READY + UPDATING + BACK + ENDED + RESTARTED, told)
+    requests = "".join(ALL_TOLD.format(ms=ms, n=n) for ms, n in ((2, 4), (4, 1), (4, 8)))
+    statements = statements_of(tmp_path, READY + UPDATING + BACK + ENDED + RESTARTED, requests)
     events = write_script(statements, find_terms(statements)[0])
     assert [event.kind for event in events] == ["resume", "reassign", "brokers"]
     assert [batch.n_partitions for batch in events[-1].batches] == [4, 1, 8]

@@ -87,9 +87,9 @@ def main() -> None:
     parser.add_argument("to", type=Path)
     parser.add_argument("--kind", choices=KINDS, required=True)
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    shutil.rmtree(given.to, ignore_errors=True)
-    cut(given.folder, given.to, given.kind, Random(given.seed))
+    arguments = parser.parse_args()
+    shutil.rmtree(arguments.to, ignore_errors=True)
+    cut(arguments.folder, arguments.to, arguments.kind, Random(arguments.seed))
 
 
 if __name__ == "__main__":

@@ -180,29 +180,29 @@ def _handling(view: ClusterView, line: Statement) -> Iterator[Claim]:
         return
     kind, subject = f"partitions in {request}", f"broker {broker}"
     n = fields["n"] + fields.get("n_deleted", 0)
-    found = None
+    received = None
     if caches and _may_be_unlogged(view, line, broker, n):
         yield Claim(kind, subject, n, None, BELOW_LEVEL)
-    elif (found := _equal(view, line, broker, request, n)) is None and (
+    elif (received := _equal(view, line, broker, request, n)) is None and (
         view.number > view.replaced_requests.get(
             (fields.get("controller"), request, broker, n), view.number
         )
     ):
         yield Claim(kind, subject, n, None, REPLACED)
     else:
-        found = found or _most_alike(view, line, broker, request, n)
-        if found is None and (request, broker) not in view.world.simulation.heard:
+        received = received or _most_alike(view, line, broker, request, n)
+        if received is None and (request, broker) not in view.world.simulation.heard:
             yield Claim(kind, subject, fields["n"], None, REMEMBERED)
         else:
-            yield view.count(kind, subject, n, MISSING if found is None else found[0])
+            yield view.count(kind, subject, n, MISSING if received is None else received[0])
             if caches:
-                epoch = MISSING if found is None else found[1].epoch
+                epoch = MISSING if received is None else received[1].epoch
                 yield Claim("controller epoch", "controller", fields["controller_epoch"], epoch)
                 return
     if caches:
         yield from broker_epoch(view, line)
-    elif line.kind == "handling" and found is not None and request == "LeaderAndIsr":
-        view.sessions[broker] = (view.number, found[1])
+    elif line.kind == "handling" and received is not None and request == "LeaderAndIsr":
+        view.sessions[broker] = (view.number, received[1])
 
 
 def _may_be_unlogged(view: ClusterView, line: Statement, broker: int, n: int) -> bool:

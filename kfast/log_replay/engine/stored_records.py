@@ -97,9 +97,9 @@ class _StoreInUse(Store):
 
     def read_states(self, rows: Rows) -> tuple[npt.NDArray[np.uint8], npt.NDArray[Any]]:
         """Answers and records, from before what is written then."""
-        found = super().read_states(rows)
+        answers = super().read_states(rows)
         self.write_late(rows.tolist())
-        return found
+        return answers
 
     def write_late(self, rows: Sequence[int]) -> None:
         """Let the leaders of some rows write."""

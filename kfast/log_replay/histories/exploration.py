@@ -35,6 +35,7 @@ def _go(explorer: Explorer) -> None:
     point = stretch.point
     before = copy_of(explorer.world)
     explorer.begin = stretch.begin
+    explorer.deleting = {*(point.fields.get("to_delete") or ()), *point.fields.get("queued", ())}
     if is_hole(point):
         explorer.unheard |= set(explorer.world.simulation.rows)
     born = [p for p, birth in explorer.cluster.births.items() if birth is point]

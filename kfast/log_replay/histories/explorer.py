@@ -60,6 +60,8 @@ class Explorer:
         Facts that were taken from the log: (line, partition, field) to the reason.
     first : int
         Place of the first event of the stretch at hand.
+    deleting : set of str
+        Topics that are being deleted where that begins.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Explorer:
         self.first_statements: dict[Partition, list[tuple[int, str, str]]] = {}
         self.undecided: set[Partition] = set()
         self.begin = -1
+        self.deleting: set[str] = set()
         self.first = 0
         self.adopted: dict[tuple[int, Partition, str], str] = {
             (number, partition, "transition"): BEFORE if point is cluster.events[0] else HOLE
@@ -329,9 +332,7 @@ class Explorer:
         A topic is deleted once all of its partitions are: what a single one does tells nothing.
         """
         items = None if life.row is None else self.world.simulation.items.get(life.row)
-        topic = life.possibility.partition[0]
-        if any(topic in (*(event.fields.get("to_delete") or ()), *event.fields.get("queued", ()))
-               for event in self.stretch.events):
+        if life.possibility.partition[0] in self.deleting:
             return 0.0
         first = self.cluster.events[self.first].number
         return 0.0 if items is None else self.decision_lines.unstated(items, first)

@@ -309,11 +309,11 @@ def writes_of(
                 continue  # The controller took replicas out of what it deletes.
             mention = mention._replace(leader_epoch=last.leader_epoch, leader=last.leader)
         record = mention.leader_epoch, mention.isr
-        told_at = mention.number
+        stated_by = mention.number
         if later is not None and mention.ahead is None and last is not None and (
             record != (last.leader_epoch, last.isr)
         ):
-            told_at, mention = later.number, mention._replace(ahead=later.ahead)
+            stated_by, mention = later.number, mention._replace(ahead=later.ahead)
         if last is not None and record in seen and (
             mention.leader_epoch < last.leader_epoch
             or (mention.ahead is not None and lead is not None and mention.ahead < lead)
@@ -353,7 +353,7 @@ def writes_of(
             found.append(Write(
                 partition, isr, times, place, None if mention.ahead is None else
                 (mention.leader_epoch, mention.leader_epoch + mention.ahead),
-                mention.is_stored or _is_confirmed(stretch, partition, told_at, lead),
+                mention.is_stored or _is_confirmed(stretch, partition, stated_by, lead),
                 within=last.is_stored and since > owners[place],
             ))
             guessed = found[-1] if mention.ahead is None else None
@@ -378,13 +378,13 @@ def _later_versions(mentions: Sequence[Mention]) -> list[Mention | None]:
     Up to 0.11 a controller does not say versions: the brokers that receive its requests do.
     """
     latest: dict[tuple[int, frozenset[int]], Mention] = {}
-    found: list[Mention | None] = []
+    following: list[Mention | None] = []
     for mention in reversed(mentions):
         record = mention.leader_epoch, mention.isr
         if mention.ahead is not None:
             latest[record] = mention
-        found.append(latest.get(record))
-    return found[::-1]
+        following.append(latest.get(record))
+    return following[::-1]
 
 
 def _taken_out(

@@ -34,7 +34,7 @@ from kfast.log_replay.terms.holes import (
     begin_of_state_changes,
     find_holes,
     is_regular,
-    note_silences,
+    note_holes,
 )
 from kfast.log_replay.terms.replaced_controllers import take_replaced_lines
 from kfast.log_replay.terms.requests import ABOUT_PARTITIONS, note_sessions
@@ -178,7 +178,7 @@ def split_clusters(
     uncovered, out = _leave_uncovered(statements, terms, unjudged)
     unended = unended_terms([term for term in terms if term.statements], unjudged)
     for number in {term.cluster for term in terms}:
-        note_silences(statements, [term for term in terms if term.cluster == number])
+        note_holes(statements, [term for term in terms if term.cluster == number])
     absent_controller_lines = out | find_absent_controller_lines(statements, terms)
     lines_of: dict[int, list[int]] = defaultdict(list)
     for at, owner in enumerate(owners):
@@ -427,18 +427,18 @@ def _first_places(
     By the first line of the controller. A broker's line about a request of it may come before that;
     in the first term any line.
     """
-    found = {}
+    places = {}
     for place, term in enumerate(terms):
         if term.opened:
             continue
         sender = {"controller": term.controller, "controller_epoch": term.epoch}.items()
         begin = bisect.bisect_left(lines, terms[place - 1].statements[-1]) if place else 0
         own = bisect.bisect_left(lines, term.statements[0])
-        found[term.statements[0]] = next((
+        places[term.statements[0]] = next((
             at for at in range(begin, own)
             if not place or statements[lines[at]].fields.items() >= sender
         ), own)
-    return found
+    return places
 
 
 def _resumptions(

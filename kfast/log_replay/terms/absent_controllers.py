@@ -58,7 +58,7 @@ def _is_here(time: int, terms: Iterable[Term]) -> bool:
     return any(
         (term.start - STALE_MS if term.since is None else term.since) <= time
         <= (term.end + STALE_MS if term.until is None else term.until)
-        and not any(begin + SEPARATE_MS < time < end for begin, end in term.silences)
+        and not any(begin + SEPARATE_MS < time < end for begin, end in term.holes)
         for term in terms
     )
 

@@ -48,7 +48,7 @@ def is_regular(statements: Sequence[Statement], terms: Sequence[Term]) -> bool:
     return sum(time - before >= 1000 for before, time in zip([0, *times], times, strict=False)) > 2
 
 
-def note_silences(statements: Sequence[Statement], terms: Sequence[Term]) -> None:
+def note_holes(statements: Sequence[Statement], terms: Sequence[Term]) -> None:
     """Give the terms of a cluster the times of their holes, where a line would show what they send.
 
     At INFO no line does in some releases where an ISR has changed: what brokers receive meanwhile
@@ -60,7 +60,7 @@ def note_silences(statements: Sequence[Statement], terms: Sequence[Term]) -> Non
             times = [statements[at].entry.time for at in term.statements]
             places = [bisect.bisect_left(term.statements, at)
                       for at in find_holes(statements, term, regular)]
-            term.silences = [(times[place - 1], times[place]) for place in places]
+            term.holes = [(times[place - 1], times[place]) for place in places]
 
 
 def find_holes(statements: Sequence[Statement], term: Term, regular: bool) -> list[int]:

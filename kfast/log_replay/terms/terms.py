@@ -61,7 +61,7 @@ class Term:
         Whether its epoch is the next after the last term's: no election in between is missing.
     since, until : int or None
         Times from and to which its controller.log is here, where state-change.log has more.
-    silences : list of (int, int)
+    holes : list of (int, int)
         Times of the last line before each hole of its logs, and of the first one after it.
     inventory : Inventory
         Brokers and topics that its lines tell, and those of earlier terms of the cluster.
@@ -82,7 +82,7 @@ class Term:
     until: int | None = None
     prefix: int | None = None
     progressed: bool = False
-    silences: list[tuple[int, int]] = field(default_factory=list)
+    holes: list[tuple[int, int]] = field(default_factory=list)
     inventory: Inventory = field(default_factory=Inventory)
 
 

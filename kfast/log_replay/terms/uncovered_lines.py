@@ -43,20 +43,20 @@ def unended_terms(
     A controller that dies writes no line about it, and one that resigns may do so after a hole. The
     logs of those with their last lines in `ended` do, and the next ones follow after a hole.
     """
-    found: dict[int, tuple[Term, Term | None]] = {}
+    unended: dict[int, tuple[Term, Term | None]] = {}
     following: dict[int, Term] = {}
     for term in reversed(terms):
         after = following.get(term.cluster)
         if after is None or (
             after.opened and after.follows and after.start - term.end > SEPARATE_MS
         ):
-            found[term.statements[-1]] = term, after
+            unended[term.statements[-1]] = term, after
             if term.statements[-1] in ended:
                 term.until = term.end
                 if after is not None:
                     after.follows = False
         following[term.cluster] = term
-    return found
+    return unended
 
 
 def leave_out(
