@@ -153,11 +153,10 @@ class BrokerSide:
             return last
         if known is not None:
             return known
-        is_fresh = fresh and self.started.get(broker, 0) >= self.hole_ended
         created = not possibility.is_old and (
             possibility.creation is None or possibility.creation.time >= self.hole_ended
         )
-        return NEVER if is_fresh or created else None
+        return NEVER if fresh or created else None
 
     def forget(self, row: int) -> None:
         """A row is another partition from now on."""

@@ -152,6 +152,20 @@ def test_brokers_may_have_heard_anything_in_a_hole():
     assert side.copy().hole_ended == 7_000
 
 
+def test_a_broker_that_starts_just_before_the_log_goes_on_remembers_nothing(tmp_path):
+    """Seen in `zk-3.7-hundreds-of-failovers`."""
+    logged = controller("3.9")
+    logged.log.write(2, "controller", "INFO [ControllerEventThread controllerId=2] Starting "
+                     "(kafka.controller.ControllerEventManager$ControllerEventThread)")
+    logged.fail_over(4)
+    logged.log.write(2, "state-change", "INFO [Broker id=2] Leader calm-0 with topic id Some(aa) "
+                     "starts at leader epoch 2 from offset 0 with partition epoch 2, high watermark "
+                     "0, ISR [2,3,1], adding replicas [] and removing replicas [] . Previous leader "
+                     "None and previous leader epoch was -1. (state.change.logger)")
+    logged.log.save(tmp_path)
+    assert facts(replay(tmp_path), "previous leader epoch", "calm-0") == [("-1", PREDICTED)]
+
+
 @pytest.mark.parametrize("version", ["2.8", "3.9"])
 def test_what_brokers_receive_while_their_controllers_log_has_a_hole_is_unknown(version, tmp_path):
     """They name a topic that the controller has not made yet, by its own log."""
