@@ -158,10 +158,11 @@ def test_a_broker_that_starts_just_before_the_log_goes_on_remembers_nothing(tmp_
     logged.log.write(2, "controller", "INFO [ControllerEventThread controllerId=2] Starting "
                      "(kafka.controller.ControllerEventManager$ControllerEventThread)")
     logged.fail_over(4)
-    logged.log.write(2, "state-change", "INFO [Broker id=2] Leader calm-0 with topic id Some(aa) "
-                     "starts at leader epoch 2 from offset 0 with partition epoch 2, high watermark "
-                     "0, ISR [2,3,1], adding replicas [] and removing replicas [] . Previous leader "
-                     "None and previous leader epoch was -1. (state.change.logger)")
+    logged.log.write(2, "state-change", "INFO [Broker id=2] Leader calm-0 with topic id "
+                     "Some(aa) starts at leader epoch 2 from offset 0 with partition epoch 2, high "
+                     "watermark 0, ISR [2,3,1], adding replicas [] and removing replicas [] . "
+                     "Previous leader None and previous leader epoch was -1. "
+                     "(state.change.logger)")
     logged.log.save(tmp_path)
     assert facts(replay(tmp_path), "previous leader epoch", "calm-0") == [("-1", PREDICTED)]
 
