@@ -307,6 +307,25 @@ def test_who_stays_is_believed_of_members_that_went(survivor, isr):
     assert {item.fields["isr"] for item in simulation.items_of(0, "update_metadata")} == {isr}
 
 
+@pytest.mark.parametrize("survivor", [1, 2])
+def test_who_stays_may_be_followed_by_an_unclean_leader_within_a_failover(survivor):
+    """What brokers are sent before that election names who stays. Seen on 3.4.1."""
+    simulation = Simulation("zk-3.4", frozenset({"t"}))
+    first = event("resume", 0, registered={1: 0, 2: 0, 3: 0})
+    possibility = Possibility(("t", 0), 0)
+    start = Start(first, "", 1, (1, 2), (1, 2, 3), 5, 7, 4)
+    simulation.rebuild(set(), [(possibility, with_states(row_of(possibility, start), {1, 2, 3}))])
+    run(simulation, first)
+    elected = event("failover", 1, registered={3: 0}, survivors={("t", 0): survivor})
+    run(simulation, elected)
+    assert simulation.state.leadership(0).isr == (3,)
+    last_isrs = {
+        item.fields["isr"] for item in simulation.items[0].of_event(elected)
+        if item.fields.get("leader") == -1 and len(item.fields["isr"]) == 1
+    }
+    assert last_isrs == {(survivor,)}
+
+
 @pytest.mark.parametrize("text", ["", "hello world\nthis is no log\n"])
 def test_what_is_no_log_of_a_controller_is_said_to_be_none(tmp_path, text):
     """Nobody is asked for the release of nothing."""

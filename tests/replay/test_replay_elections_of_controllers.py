@@ -99,6 +99,38 @@ def test_a_controller_may_die_within_an_event(version, is_paused, tmp_path):
     assert found.counts["missing"] == 0
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_controller_may_die_before_it_stores_the_end_of_a_reassignment(version, tmp_path):
+    """It has chosen the leader; the next one finds the reassignment under way, and ends it.
+
+    Kafka 2.8, KafkaController.scala, `onPartitionReassignment`, steps B3 and B6. Seen on 2.8.2.
+    """
+    logged = begin(version, controller=2)
+    logged.reassign("calm", 0, [3])
+    log, state = logged.log, logged.state.copy()
+    n_before = {name: len(lines) for name, lines in log.files.items()}
+    logged.catch_up([3], (("calm", 0), [3]))
+    for name, last in (("state-change", "to OnlinePartition"), ("controller", "Re-electing")):
+        lines = log.files[f"broker-2/{name}.log"]
+        since = n_before[f"broker-2/{name}.log"]
+        del lines[next(at for at in range(since, len(lines)) if last in lines[at]) + 1 :]
+    row = log.row("calm", 0)
+    record = state.leadership(row)
+    state.set_leadership(row, **vars(replace(
+        record, leader=3, leader_epoch=record.leader_epoch + 1, isr=(1, 2, 3),
+        version=record.version + 2,
+    )))
+    state.remove_live_brokers([2])
+    state.controller_id = -1
+    following = LoggedController(state, version, trace=True)
+    following.log.files, following.log.time_ms = log.files, log.time_ms
+    following.fail_over(3)
+    following.change_brokers(started=[2])
+    found = replayed(following, tmp_path)
+    assert wrong(found) == []
+    assert found.counts["missing"] == 0
+
+
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 def test_what_an_event_undoes_has_the_isrs_that_leaders_wrote_before(version, tmp_path):
     """A leader wrote twice, which a later line tells; then its controller died within an event.

@@ -278,6 +278,45 @@ def test_the_last_broker_is_told_of_isr_changes_too(tmp_path):
     assert [str(one) for one in found.contradictions] == []
 
 
+def test_a_reassignment_that_goes_on_when_a_broker_is_back_ends_only_once(tmp_path):
+    """At INFO a line tells its end, and none that it began. Seen on 3.7.2."""
+    state = read_state("""
+        partition  ar  isr  leader  epoch  state
+        t-0        1   1    1       4      ONLINE
+    """, brokers=[1, 2, 3], controller_id=-1, unclean={"t": True},
+        leader_recovery_supported=True)
+    state.remove_live_brokers([3])
+    logged = LoggedController(state, "3.9")
+    logged.fail_over(1)
+    logged.reassign("t", 0, [3])
+    logged.die(1)
+    logged.fail_over(2)
+    logged.log.write(2, "state-change", f"INFO [Controller id=2 epoch={state.controller_epoch}] "
+                     "Sent LeaderAndIsr request (Leader:-1,ISR:1,LeaderRecoveryState:RECOVERED,"
+                     "LeaderEpoch:7,ZkVersion:7,ControllerEpoch:5) with new replica assignment "
+                     "ReplicaAssignment(replicas=3,1, addingReplicas=3, removingReplicas=1) to "
+                     "leader -1 for partition being reassigned t-0 (state.change.logger)")
+    logged.change_brokers(started=[3])
+    record, files = state.leadership(0), logged.log.files
+    raised, *_, stored = [line[:26] for line in files["broker-2/state-change.log"]
+                          if "Sending" in line][-6:-1]
+    prefix, lists = "INFO [Controller id=2]", "replicas=3, addingReplicas=, removingReplicas="
+    messages = (
+        f"{raised}{prefix} Leader 3 for partition t-0 being reassigned, is already in the new list "
+        f"of replicas 3 and is alive\n"
+        f"{raised}{prefix} Updated leader epoch for partition t-0 to {record.leader_epoch}, "
+        f"zkVersion={record.version}\n"
+        f"{stored}{prefix} Successfully updated assignment of partition t-0 to "
+        f"ReplicaAssignment({lists})"
+    ).split("\n")
+    files["broker-2/controller.log"][-1:-1] = [
+        f"{message} (kafka.controller.KafkaController)" for message in messages
+    ]
+    found = replay(all_at_info(logged, tmp_path), profile="zk-3.9")
+    assert [str(one) for one in found.contradictions] == []
+    assert found.timeline["what"].to_pylist().count("t-0 is reassigned to 3") == 1
+
+
 def test_a_failed_deletion_is_told_by_its_transitions(tmp_path):
     """Kafka, TopicDeletionManager.scala, `failReplicaDeletion`: the answer itself is at DEBUG."""
     state = read_state(BEFORE, brokers=[1, 2, 3, 4], controller_id=-1)
@@ -290,6 +329,32 @@ def test_a_failed_deletion_is_told_by_its_transitions(tmp_path):
     found = replay(at_info(logged, tmp_path))
     assert found.counts["contradicted"] == 0
     assert "brokers failed to delete replicas" in found.timeline["what"].to_pylist()
+
+
+def test_what_ends_a_deletion_is_no_answer_of_a_broker(tmp_path):
+    """The line that deletions go on is written in the millisecond of the next answer.
+
+    Kafka, TopicDeletionManager.scala, `resumeDeletions`: an answer comes before it, and after the
+    deletion that was complete before. Seen on 3.7.2.
+    """
+    state = read_state(BEFORE, brokers=[1, 2, 3, 4], controller_id=-1)
+    logged = LoggedController(state, "3.9")
+    logged.fail_over(1)
+    logged.create_topics({"a": [[1, 2]], "b": [[3, 4]]})
+    logged.delete(["a", "b"])
+    logged.acknowledge(["a", "b"])
+    files = logged.log.files
+    first, second, _, third, fourth, _ = [
+        line[:26] for line in files["broker-1/state-change.log"] if "for 0 partitions" in line
+    ][-6:]
+    lines = [line for line in files["broker-1/controller.log"] if not BELOW.match(line)]
+    *before, one, two, three, four, done, last = lines
+    files["broker-1/controller.log"] = [
+        *before, first + one[26:], second + two[26:], third[:-3] + "4] " + done[26:],
+        third + three[26:], fourth + four[26:], last,
+    ]
+    found = replay(all_at_info(logged, tmp_path), profile="zk-3.9")
+    assert [str(one) for one in found.contradictions] == []
 
 
 @pytest.mark.parametrize("version", ["2.8", "3.9"])

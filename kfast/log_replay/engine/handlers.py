@@ -42,8 +42,7 @@ def run(simulation: Simulation, event: LogEvent) -> Ran:
         survivors = keep_survivors(simulation, event, records)
     outcomes = result if isinstance(result, list) else [] if result is None else [result]
     ran = simulation.note(event, outcomes)
-    ran.last_members = tuple(simulation.possibility[row].partition for row in survivors)
-    say_survivors(simulation, event, survivors)
+    ran.last_members = tuple(say_survivors(simulation, event, survivors))
     say_in_order(simulation, event)
     return ran
 

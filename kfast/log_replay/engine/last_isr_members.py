@@ -6,10 +6,12 @@ Source: docs/controller.md, sections 2.3 and 2.5.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 from kfast.log_replay.engine.simulation import NO_ITEMS, Simulation
 from kfast.log_replay.engine.stored_records import restore
 from kfast.log_replay.events.events import DELETES, LogEvent
+from kfast.log_replay.wording.values import Partition
 from kfast.state import Leadership
 
 Before = dict[int, Leadership]
@@ -28,28 +30,37 @@ def records_before(simulation: Simulation, event: LogEvent) -> Before:
 
 
 def keep_survivors(simulation: Simulation, event: LogEvent, before: Before) -> dict[int, int]:
-    """Let those stay whom the log names, where an event took all of an ISR; who, row by row."""
-    changed: dict[int, int] = {}
+    """Let those stay whom the log names, where an event took all of an ISR; who, row by row.
+
+    Another may have been elected since then, within the event.
+    """
+    survivors: dict[int, int] = {}
     for row, record in before.items():
         survivor = event.fields["survivors"][simulation.possibility[row].partition]
         after = simulation.stored_record(row)
-        if after is None or after.leader != -1 or len(after.isr) != 1:
-            continue
         alive = set() if event.kind in DELETES else simulation.registered
-        if survivor not in record.isr or survivor in (alive | set(after.isr)):
+        if after is None or survivor not in record.isr or survivor in alive:
             continue
-        changed[row] = survivor
-        restore(simulation, row, dataclasses.replace(after, isr=(survivor,)))
-    return changed
+        survivors[row] = survivor
+        if after.leader == -1 and len(after.isr) == 1 and survivor not in after.isr:
+            restore(simulation, row, dataclasses.replace(after, isr=(survivor,)))
+    return survivors
 
 
-def say_survivors(simulation: Simulation, event: LogEvent, changed: dict[int, int]) -> None:
-    """What an event says of these rows names those who stay."""
-    for row, survivor in changed.items():
-        for item in simulation.items.get(row, NO_ITEMS).of_event(event):
-            fields = item.fields
-            if fields.get("leader") == -1 and len(fields.get("isr", ())) == 1:
-                fields["isr"] = (survivor,)
+def say_survivors(
+    simulation: Simulation, event: LogEvent, survivors: dict[int, int]
+) -> Iterator[Partition]:
+    """What an event says of these rows names those who stay; gives those that said another."""
+    for row, survivor in survivors.items():
+        changed = [
+            item for item in simulation.items.get(row, NO_ITEMS).of_event(event)
+            if item.fields.get("leader") == -1 and len(item.fields.get("isr", ())) == 1
+            and survivor not in item.fields["isr"]
+        ]
+        for item in changed:
+            item.fields["isr"] = (survivor,)
+        if changed:
+            yield simulation.possibility[row].partition
 
 
 def say_in_order(simulation: Simulation, event: LogEvent) -> None:

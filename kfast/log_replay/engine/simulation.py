@@ -46,16 +46,19 @@ from kfast.log_replay.engine.rows import (
 )
 from kfast.log_replay.events.events import BEING_DELETED, MOVES, POINTS, TIE_MS, LogEvent
 from kfast.log_replay.wording.values import Partition
-from kfast.state import ClusterState, Leadership, mutators
+from kfast.state import Assignment, ClusterState, Leadership, mutators
 
 MOST_RAN = 256
 """Events that ran and are kept: lines are about the latest."""
 
-MAY_END_MOVES = MOVES | {"isr"}
+MAY_END_MOVES = MOVES | {"isr", "failover", "brokers"}
 """Events that may end a reassignment."""
 
 DECIDED = frozenset({"led", "shrunk", "raised"})
 """Items that say what was written of a record."""
+
+Stored = tuple[Leadership, Assignment]
+"""What the store has of a partition."""
 
 LEVEL_OF_DECIDED = DECIDED | {"moved", "leader_and_isr"}
 """Items whose lines are at the level of those, or below it."""
@@ -127,7 +130,7 @@ class Simulation:
         self.unread: dict[int, Leadership] = {}
         self.late: dict[int, Leadership] = {}
         """Records that leaders write within the next event, once it has read those before."""
-        self.cut: tuple[LogEvent, dict[tuple[str, int], Leadership]] | None = None
+        self.cut: tuple[LogEvent, dict[tuple[str, int], Stored]] | None = None
         self.controller = self._controller()
 
     def _controller(self) -> Controller:
@@ -188,8 +191,8 @@ class Simulation:
         topics = _renamed(tables.topics, renamed)
         if self.cut is not None:
             self.cut = self.cut[0], {
-                (renamed.get(topic, topic), number): record
-                for (topic, number), record in self.cut[1].items()
+                (renamed.get(topic, topic), number): stored
+                for (topic, number), stored in self.cut[1].items()
             }
         unclean = self.state.default_unclean_leader_election
         targets, queued = self.state.reassignment_targets, self.queued
@@ -322,13 +325,15 @@ class Simulation:
         self.note_writes()
 
     def note_cut(self, event: LogEvent) -> None:
-        """Take down all records before an event within which the controller may have died."""
-        records: dict[tuple[str, int], Leadership] = {}
+        """Take down what is stored before an event within which the controller may have died."""
+        stored: dict[tuple[str, int], Stored] = {}
         for row, possibility in enumerate(self.possibility):
             record = self.stored_record(row) if int(self.state.partition[row]) >= 0 else None
             if record is not None:
-                records[possibility.topic, possibility.partition[1]] = record
-        self.cut = event, records
+                stored[possibility.topic, possibility.partition[1]] = (
+                    record, self.state.assignment(row)
+                )
+        self.cut = event, stored
 
     def undo_cut(self) -> None:
         """Undo what a controller decided last and has not written down: it died before.
@@ -344,9 +349,15 @@ class Simulation:
         ):
             return
         for row, possibility in enumerate(self.possibility):
-            record = before.get((possibility.topic, possibility.partition[1]))
+            record, assignment = before.get(
+                (possibility.topic, possibility.partition[1]), (None, None)
+            )
             now = self.stored_record(row) if int(self.state.partition[row]) >= 0 else None
-            if record is None or now is None or now.version == record.version:
+            if record is None or assignment is None or now is None:
+                continue
+            if event.fields.get("unstored") == possibility.partition:
+                self.state.set_assignment(row, *dataclasses.astuple(assignment))
+            if now.version == record.version:
                 continue
             decided = sorted((
                 item for item in self.items.get(row, NO_ITEMS).of_event(event)
@@ -456,7 +467,7 @@ class Simulation:
             self._note_doubly_dead(set(event.fields["registered"]))
         elif event.kind == "brokers" and len(event.fields["deleted"]) > 1:
             self._note_doubly_dead(self.registered - set(event.fields["deleted"]))
-        elif event.kind in MAY_END_MOVES:
+        if event.kind in MAY_END_MOVES:
             begun = [row for p in event.fields.get("targets", ()) for row in self.rows_of(p)]
             for row in (*moving.tolist(), *begun):
                 self._note_record(row)

@@ -280,11 +280,13 @@ class _Writer:
         if partition in self.moving or "replicas" not in statement.fields:
             return
         targets = {partition: distinct(statement.fields["replicas"])}
-        if not self._resumes(statement):
-            self.moving.add(partition)
-            self._add("reassign", number, {"targets": targets, "waits": False})
-        elif self._is_failing_over():
+        is_resumed = self._resumes(statement)
+        if is_resumed and self._is_failing_over():
             self.events[-1].fields.setdefault("targets", {}).update(targets)
+            return
+        self.moving.add(partition)
+        if not is_resumed:
+            self._add("reassign", number, {"targets": targets, "waits": False})
 
     def _resumes(self, statement: Statement) -> bool:
         """Whether a failover, or brokers that are back, may have a reassignment go on.
@@ -402,10 +404,11 @@ class _Writer:
         Source: TopicDeletionManager.scala, `completeReplicaDeletion`, `failReplicaDeletion`.
         """
         until = self.term.end if following is None else following.time
-        time = next((time for time in self.resumptions if batch.end <= time <= until), None)
-        if time is not None:
-            self.resumptions.remove(time)
-        return time
+        for since, time in self.resumptions:
+            if since <= batch.end <= time <= until:
+                self.resumptions.remove((since, time))
+                return time
+        return None
 
     def _halted(self, batch: Batch, resumed: int | None) -> tuple[str, ...]:
         """Topics whose deletion halts before the controller goes on with deletions."""

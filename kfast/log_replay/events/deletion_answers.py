@@ -60,17 +60,24 @@ def read_answers(statements: Sequence[Statement], numbers: Sequence[int]) -> lis
     return found
 
 
-def deletion_resumptions(statements: Sequence[Statement], numbers: Sequence[int]) -> list[int]:
-    """When a controller went on with deletions for no reason that the line before says."""
-    times: list[int] = []
-    has_reason = False
+def deletion_resumptions(
+    statements: Sequence[Statement], numbers: Sequence[int]
+) -> list[tuple[int, int]]:
+    """When a controller went on with deletions for no reason that the line before says.
+
+    With the time of the last deletion that was complete before, since when the reason came.
+    """
+    times: list[tuple[int, int]] = []
+    has_reason, done = False, 0
     for number in numbers:
         statement = statements[number]
         kind = statement.kind
         if kind == "deletion_handled":
             if not has_reason:
-                times.append(statement.entry.time)
+                times.append((done, statement.entry.time))
             has_reason = False
+        elif kind == "deletion_done":
+            done = statement.entry.time
         elif kind in RESUMES:
             has_reason = bool(statement.fields.get("topics", True))
     return times

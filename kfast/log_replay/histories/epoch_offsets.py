@@ -40,7 +40,8 @@ def settle(world: World, row: int, found: dict[str, int]) -> None:
         simulation.unread[row] = counted(unread)
     key = possibility.topic, possibility.partition[1]
     if simulation.cut is not None and key in simulation.cut[1]:
-        simulation.cut[1][key] = counted(simulation.cut[1][key])
+        stored, assignment = simulation.cut[1][key]
+        simulation.cut[1][key] = counted(stored), assignment
     simulation.stored[row, 0] += shift["version"]
     if own is not None and simulation.stored[row, 1] == UNKNOWN_EPOCH:
         simulation.stored[row, 1] = own

@@ -245,7 +245,7 @@ def _events(
     for place, event in enumerate(events):  # What is found out later gets room in between.
         event.number = place
     _note_silences(statements, terms, events)
-    _note_cut(terms, events)
+    _note_cut(statements, terms, events)
     begins = _first_places(statements, terms, lines)
     for event in events:
         if event.kind == "resume" and event.at in begins:
@@ -472,7 +472,9 @@ def _note_silences(
             event.fields["hole"] = at > 0 and event.time - times[at - 1] > SILENCE_MS
 
 
-def _note_cut(terms: Sequence[Term], events: Sequence[LogEvent]) -> None:
+def _note_cut(
+    statements: Sequence[Statement], terms: Sequence[Term], events: Sequence[LogEvent]
+) -> None:
     """Mark the last event of each controller that may not have ended it.
 
     It died within, or resigned later than another one was elected.
@@ -481,7 +483,13 @@ def _note_cut(terms: Sequence[Term], events: Sequence[LogEvent]) -> None:
     for term, following in itertools.pairwise(terms):
         is_over = term.resigned and (term.closed or 0) <= following.start
         if id(term) in last and (term.refused or not is_over):
-            last[id(term)].fields["cut"] = True
+            event = last[id(term)]
+            event.fields["cut"] = True
+            if event.kind == "caught_up" and not any(
+                statements[at].kind == "assignment_stored" for at in term.statements
+                if at > event.at
+            ):
+                event.fields["unstored"] = event.fields["partition"]
 
 
 def _give_epochs(statements: Sequence[Statement], cluster: Cluster) -> None:
