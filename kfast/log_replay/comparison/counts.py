@@ -52,9 +52,12 @@ def _sent(view: ClusterView, line: Statement) -> Iterator[Claim]:
     # The request may be of an event that began before the log, or before it goes on.
     latest = next(view.window(line.entry.time), None)
     absent = None if latest is not None and latest.event.kind == "resume" else MISSING
+    is_known = broker is None or broker in view.world.simulation.state.broker_id
     for at, (kind, value) in enumerate(zip(names, logged, strict=True)):
         predicted = absent if found is None else found[at]
-        if isinstance(value, frozenset) and predicted is not MISSING and value and predicted:
+        if not is_known or (
+            isinstance(value, frozenset) and predicted is not MISSING and value and predicted
+        ):
             yield Claim(kind, subject, value, predicted)
         else:
             yield view.count(kind, subject, value, predicted)

@@ -207,8 +207,9 @@ class Decisions:
     ----------
     n_due : int
         Decisions that the log is to have.
-    missing : Counter of int
-        How many of them it lacks, by the line that their event begins with.
+    missing : dict of int to Counter of str
+        How many of them it lacks of which partition, of a broker or of all, by the line that their
+        event begins with.
     """
 
     def __init__(self, cluster: Cluster, lines: DecisionLines) -> None:
@@ -217,7 +218,7 @@ class Decisions:
         self.lines.note_events(cluster)
         self.due: list[tuple[LogEvent, str, list[Due]]] = []
         self.n_due = 0
-        self.missing: Counter[int] = Counter()
+        self.missing: dict[int, Counter[str]] = {}
 
     def note(self, ran: Ran, what: str, view: ClusterView) -> None:
         """Take down what an event decided; `what` describes it."""
@@ -263,8 +264,8 @@ class Decisions:
                     unknown[key] = (first, n + 1)
                 else:
                     self.n_due += 1
-                    self.missing[event.at] += 1
                     kind, subject, value = one.texts()
+                    self.missing.setdefault(event.at, Counter())[subject] += 1
                     yield Fact(number, kind, subject, None, value, MISSING, what)
         for (subject, reason), (first, n) in unknown.items():
             yield Fact(first, UNSTATED, subject, None, n, UNKNOWN, reason)

@@ -96,13 +96,13 @@ def _wrong_by_topic(facts: Sequence[Fact], cluster: Cluster) -> dict[str, list[i
             continue
         since, topic = next((
             begin for begin in reversed(begins.get(fact.subject, [])) if begin[0] <= fact.number
-        ), (0 if _is_of_all(fact.subject) else fact.number + 1, ALL))
+        ), (0 if is_of_all(fact.subject) else fact.number + 1, ALL))
         if any(since <= begin <= fact.number < end for begin, end in resumed):
             wrong.setdefault(topic, []).append(at)
     return wrong
 
 
-def _is_of_all(subject: str) -> bool:
+def is_of_all(subject: str) -> bool:
     """Whether a fact is about no partition."""
     return subject in ("cluster", "controller") or subject.startswith("broker ")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,7 @@ from kfast.controllers import Profile, profile_of
 from kfast.errors import InputError
 from kfast.log_replay.comparison.facts import ABSENT, Fact, facts_table, shown
 from kfast.log_replay.comparison.missing_decisions import UNSTATED
-from kfast.log_replay.comparison.unseen_topics import leave_unseen
+from kfast.log_replay.comparison.unseen_topics import is_of_all, leave_unseen
 from kfast.log_replay.histories.exploration import explore
 from kfast.log_replay.histories.explorer import Explorer
 from kfast.log_replay.log_files import Logs, Place, Warned, read_logs
@@ -345,14 +345,15 @@ def _disputed(checkers: Sequence[Checker], unjudged: set[int]) -> Iterator[set[i
 
     A single line of them that disagrees, or is missing, is wrong.
     """
-    wrong = Counter({fact.number for checker in checkers for fact in checker.facts
-                     if fact.verdict == CONTRADICTED})
+    contradicted = {fact.number for checker in checkers for fact in checker.facts
+                    if fact.verdict == CONTRADICTED}
+    missing: dict[int, Counter[str]] = {}
     for checker in checkers:
-        wrong.update(checker.decisions.missing)
+        missing.update(checker.decisions.missing)
     clusters = [checker.cluster for checker in checkers]
     alone: dict[int, int] = {}
     for parts in ([one.begun for one in clusters], [one.uncovered for one in clusters]):
-        n_wrong = {at: sum(wrong[line] for line in lines)
+        n_wrong = {at: _n_disagreeing(lines, contradicted, missing)
                    for some in parts for at, lines in some.items() if at not in unjudged}
         n_wrong = {at: n for at, n in n_wrong.items() if n >= FEWEST_LINES}
         if n_wrong:
@@ -361,6 +362,22 @@ def _disputed(checkers: Sequence[Checker], unjudged: set[int]) -> Iterator[set[i
             alone |= n_wrong
     for at in sorted(alone, key=alone.__getitem__, reverse=True)[:MOST_ALONE]:
         yield {at}
+
+
+def _n_disagreeing(
+    lines: Collection[int], contradicted: Container[int], missing: Mapping[int, Counter[str]]
+) -> int:
+    """Lines that disagree, and decisions that are missing.
+
+    A single line that names a wrong partition lacks at the right one, and with it all that would
+    have been decided for the wrong one.
+    """
+    lacking: Counter[str] = Counter()
+    for line in lines:
+        lacking.update(missing.get(line, ()))
+    partitions = [n for subject, n in lacking.items() if not is_of_all(subject)]
+    is_one_line = len(partitions) == 2 and min(partitions) == 1
+    return sum(line in contradicted for line in lines) + (1 if is_one_line else lacking.total())
 
 
 def _try_others(
