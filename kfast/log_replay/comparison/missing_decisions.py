@@ -345,8 +345,8 @@ def _due(ran: Ran, view: ClusterView) -> Iterator[Due]:
 def _why_unsure(view: ClusterView, row: int, item: Item) -> str:
     """Why an election need not have failed: a live replica may be back in the ISR unseen."""
     simulation = view.world.simulation
-    record = simulation.stored_record(row)
-    if item.key[:2] != ("failed", None) or record is None:
+    record = simulation.stored_record(row) if item.key[:2] == ("failed", None) else None
+    if record is None:
         return ""
     live = simulation.registered & set(simulation.state.assignment(row).replicas)
     if live <= set(record.isr):

@@ -110,6 +110,8 @@ class Simulation:
         self.possibility: list[Possibility] = []
         self.items: dict[int, RowItems] = {}
         self.ran: list[Ran] = []
+        self.begins: dict[tuple[int, int | None], float] = {}
+        """Number of the first event of each controller and controller epoch, in any copy."""
         self.asked_to_lead: list[tuple[LogEvent, frozenset[int]]] = []
         self.leaders_before: dict[int, int] = {}
         self.leaders_at_start: list[int] = []
@@ -610,6 +612,8 @@ class Simulation:
         behind which they begin.
         """
         controller, epoch = of.get("controller"), of.get("controller_epoch")
+        if controller is not None and epoch is not None:
+            after = max(after, (self.begins.get((controller, epoch), math.inf), -1))
         items = self.items_of(row, kind)
         first = bisect.bisect_right(items, after, key=order_of) if after != BEGINNING else 0
         checked, fits, until = None, False, until + TIE_MS
@@ -649,6 +653,8 @@ class Simulation:
         self._note_new_rows(event)
         self.note_writes()
         self._configure()
+        sender = event.term.controller, event.term.epoch
+        self.begins[sender] = min(event.number, self.begins.get(sender, event.number))
         sendings: list[Sending] = []
         first = 0
         new: list[tuple[int, Item]] = []

@@ -268,9 +268,11 @@ def _after_end(
     statements: Sequence[Statement], lines: Sequence[int], term: Term, after: Term | None
 ) -> list[int]:
     """Lines after the last one of a term, until the next one has begun."""
-    rest = lines[bisect.bisect_right(lines, term.statements[-1]) :]
-    return [number for number in rest if after is None
-            or statements[number].entry.time <= after.start + COVERED_MS]
+    begin, end = bisect.bisect_right(lines, term.statements[-1]), len(lines)
+    if after is not None:
+        end = bisect.bisect_right(lines, after.start + COVERED_MS, begin,
+                                  key=lambda number: statements[number].entry.time)
+    return list(lines[begin:end])
 
 
 def _note_completions(statements: Sequence[Statement], cluster: Cluster) -> None:
