@@ -28,6 +28,7 @@ from kfast.log_replay.report.replay import replay
 from kfast.log_replay.steps import Steps
 from kfast.log_replay.terms.terms import Term, find_terms
 from kfast.log_replay.wording.statements import understand
+from kfast.schema import ReplicaState
 from tests.support.log_writer import LoggedController
 from tests.support.states import read_state
 
@@ -131,6 +132,10 @@ LED = """\
 [2021-05-01 10:0{minute}:00,001] TRACE [Controller id=1 epoch=4] Changed partition a-0 from \
 {before}Partition to OnlinePartition with state LeaderAndIsr(leader={leader}, \
 leaderEpoch={epoch}, isr=List({leader}), zkVersion={version}) (state.change.logger)
+"""
+FAILED = """\
+[2021-05-01 10:02:00,001] ERROR [Controller id=1 epoch=4] Controller 1 epoch 4 failed to change \
+state for partition a-0 from OfflinePartition to OnlinePartition (state.change.logger)
 """
 ELECTED = """\
 [2021-05-01 10:00:00,000] INFO [Controller id=1] 1 successfully elected as the controller. Epoch \
@@ -273,7 +278,15 @@ def test_a_leader_that_was_put_back_into_the_isr_is_clean(tmp_path, version, fou
     lines = LED.format(minute=1, before="Online", leader=1, epoch=4, version=4)
     lines += LED.format(minute=2, before="Offline", leader=2, epoch=5, version=version)
     statements = statements_of(tmp_path, READY, lines)
-    assert unclean_topics(statements, range(len(statements))) == found
+    assert unclean_topics(statements, range(len(statements))).keys() == found
+
+
+def test_unclean_elections_are_enabled_after_an_election_that_failed(tmp_path):
+    """Nobody says so if no controller is there by then. Seen on 3.5.2."""
+    lines = LED.format(minute=1, before="Online", leader=1, epoch=4, version=4) + FAILED
+    lines += LED.format(minute=3, before="Offline", leader=2, epoch=5, version=5)
+    statements = statements_of(tmp_path, READY, lines)
+    assert unclean_topics(statements, range(len(statements))) == {"a": len(statements) - 1}
 
 
 def event(kind, time, **said):
@@ -310,7 +323,7 @@ def test_who_stays_is_believed_of_members_that_went(survivor, isr):
 @pytest.mark.parametrize("survivor", [1, 2])
 def test_who_stays_may_be_followed_by_an_unclean_leader_within_a_failover(survivor):
     """What brokers are sent before that election names who stays. Seen on 3.4.1."""
-    simulation = Simulation("zk-3.4", frozenset({"t"}))
+    simulation = Simulation("zk-3.4", {"t": 0})
     first = event("resume", 0, registered={1: 0, 2: 0, 3: 0})
     possibility = Possibility(("t", 0), 0)
     start = Start(first, "", 1, (1, 2), (1, 2, 3), 5, 7, 4)
@@ -454,6 +467,62 @@ def test_an_isr_change_right_before_an_event_leaves_it_its_requests(tmp_path):
     assert [len(event.batches) for event in events[1:]] == [1, 1]
 
 
+CAUGHT_UP = """\
+[2021-05-01 10:01:00,001] INFO [Controller id=1] Target replicas ArrayBuffer(1) have all caught up \
+with the leader for reassigning partition a-0 (kafka.controller.KafkaController)
+"""
+REMOVING = """\
+[2021-05-01 10:01:00,001] INFO [Controller id=1] Successfully updated assignment of partition \
+a-0 to ReplicaAssignment(replicas=1,2,3, addingReplicas=, removingReplicas=3) \
+(kafka.controller.KafkaController)
+"""
+RAISED_THEN_CHANGED = """\
+[2021-05-01 10:01:00,010] INFO [Controller id=1 epoch=4] Sending LeaderAndIsr request to broker 1 \
+with 1 become-leader and 0 become-follower partitions (state.change.logger)
+[2021-05-01 10:01:00,010] INFO [Controller id=1 epoch=4] Sending UpdateMetadata request to \
+brokers HashSet(1, 2, 3) for 1 partitions (state.change.logger)
+[2021-05-01 10:01:01,500] INFO [Controller id=1 epoch=4] Sending UpdateMetadata request to \
+brokers HashSet(1, 2, 3) for 1 partitions (state.change.logger)
+"""
+
+
+def test_an_isr_change_is_announced_before_a_reassignment_goes_on(tmp_path):
+    """The targets of a-0 have caught up with it, a millisecond later. Seen on 3.4.1."""
+    statements = statements_of(tmp_path, ACTIVE + READY + CAUGHT_UP, CHANGED_AND_MOVED)
+    events = write_script(statements, find_terms(statements)[0])
+    assert [event.kind for event in events[1:]] == ["hidden_isr", "caught_up"]
+
+
+def test_a_reassignment_that_only_removes_waits_too_until_its_end_is_stored(tmp_path):
+    """Its target is not in the ISR: what is announced next is another change. Seen on 3.9.1."""
+    statements = statements_of(tmp_path, ACTIVE + READY + REMOVING, RAISED_THEN_CHANGED)
+    events = write_script(statements, find_terms(statements)[0])
+    assert [event.kind for event in events[1:]] == ["reassign", "hidden_isr"]
+
+
+@pytest.mark.parametrize(("completes", "first"), [("a", 1), ("b", 2), (None, 1)])
+def test_who_is_asked_to_delete_the_topic_that_is_gone_first_answers_first(completes, first):
+    """Where lines do not say who has answered. Seen on 3.4.1."""
+    simulation = Simulation("zk-3.4")
+    begin = event("resume", 0, registered={1: 0, 2: 0, 3: 0})
+    simulation.rebuild(set(), [
+        (possibility, with_states(row_of(possibility, start), {1, 2, 3}))
+        for possibility, start in (
+            (Possibility((topic, 0), 0), Start(begin, "", ids[0], ids, ids, 5, 7, 4))
+            for topic, ids in (("a", (1, 2)), ("b", (2, 3)))
+        )
+    ])
+    run(simulation, begin)
+    run(simulation, event("delete", 1, topics=("a", "b")))
+    run(simulation, event("deleted", 2, broker=None, halted=(), refused_by=frozenset(),
+                          completes=completes))
+    answered = {
+        broker for row in (0, 1) for broker, at in simulation.state.replica_states_of(row).items()
+        if at == ReplicaState.DELETION_SUCCESSFUL
+    }
+    assert answered == {first}
+
+
 CREATED = Mention(1, frozenset({1, 2}), 0, 0, created=True, leader=1)
 SHRUNK = Mention(11, frozenset({1}), 1, None, frozenset({1}), leader=-1)
 """A controller took replica 1 out, which stays in the ISR without leading. Seen on 2.6.3."""
@@ -540,7 +609,8 @@ def test_a_request_that_arrives_late_tells_the_version_of_the_record_that_it_had
 @pytest.mark.parametrize("is_named", [False, True])
 def test_who_answers_depends_on_all_topics_that_are_being_deleted(is_named):
     """What is tried out of one partition alone would take the answers of others. Seen on 3.2.3."""
-    fields = {"failures": {}} if is_named else {"halted": (), "refused_by": frozenset()}
+    fields = {"failures": {}} if is_named else {"halted": (), "refused_by": frozenset(),
+                                                  "completes": None}
     events = [event("resume", 0), event("delete", 1, topics=("a", "t")),
               event("deleted", 2, broker=None, **fields)]
     explorer = Explorer(Cluster(0, [], [], events), [], "zk-3.9", Steps())

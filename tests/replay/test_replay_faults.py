@@ -52,6 +52,8 @@ CUT = {
     ("3.4.1-11-trace", "end of one", 19): (0, 0),
     ("2.1.1-11-trace", "hole", 20): (11, 2),
     ("2.8.2-1-trace", "hole of one", 21): (1, 0),
+    ("3.2.3-210-info", "hole", 229): (0, 3),
+    ("2.8.2-202-info", "all of one", 231): (25, 0),
 }
 """The same of clusters without a part of their logs: the kind of what is missing, and the seed."""
 
@@ -89,6 +91,6 @@ def test_of_a_part_of_its_logs_what_can_be_judged_is(name, kind, seed, tmp_path)
 
 def test_the_clusters_are_there():
     """Without them the test above would compare nothing."""
-    assert len(CLUSTERS) == 50
+    assert len(CLUSTERS) == 57
     assert WRONG.keys() <= {path.name.removesuffix(".tar.xz") for path in CLUSTERS}
     assert {kind for _, kind, _ in CUT} == KINDS.keys()

@@ -9,7 +9,13 @@ import pytest
 from kfast.log_replay import replay
 from kfast.log_replay.brokers import BrokerSide, Heard
 from kfast.log_replay.comparison.facts import ABSENT
+from kfast.log_replay.log_files import read_logs
+from kfast.log_replay.lookahead.clusters import split_clusters
+from kfast.log_replay.steps import Steps
+from kfast.log_replay.terms.terms import find_terms
+from kfast.log_replay.wording.statements import understand
 from kfast.replay_results.verdicts import ADOPTED, PREDICTED
+from tests.replay.test_replay_levels import all_at_info
 from tests.support.log_writer import LoggedController
 from tests.support.states import read_state
 
@@ -21,6 +27,7 @@ CLUSTER = """
     calm-1     3,2,1  3,2,1  3       2      ONLINE
     risky-0    3,2    3,2    3       2      ONLINE
 """
+CALM = "\n".join(CLUSTER.splitlines()[:-2])
 HOUR_MS = 3_600_000
 
 
@@ -80,6 +87,53 @@ def test_a_reassignment_begins_in_a_hole(version, tmp_path):
     found = replay(tmp_path)
     assert [str(one) for one in found.contradictions] == []
     assert facts(found, "adding", "calm-0")[-1] == ("[4]", PREDICTED)
+
+
+def leads(logged, topic, number):
+    """The line that a leader writes about its latest request, at INFO."""
+    record = logged.state.leadership(logged.log.row(topic, number))
+    assigned = logged.log.assignment(topic, number)
+    isr, adding, removing = (",".join(map(str, ids)) for ids in (
+        record.isr, assigned.adding, assigned.removing))
+    logged.log.write(record.leader, "state-change", (
+        f"INFO [Broker id={record.leader}] Leader {topic}-{number} with topic id Some(aa) starts "
+        f"at leader epoch {record.leader_epoch} from offset 0 with partition epoch "
+        f"{record.version}, high watermark 0, ISR [{isr}], adding replicas [{adding}] and removing "
+        f"replicas [{removing}] . Previous leader Some({record.leader}) and previous leader epoch "
+        f"was {record.leader_epoch - 1}. (state.change.logger)"))
+
+
+def test_a_reassignment_that_began_in_a_hole_is_told_by_its_leader(tmp_path):
+    """At INFO no line lists the replicas: they follow from those before. Seen on 2.8.2."""
+    logged = controller("3.9")
+    logged.fail_over(4)
+    with hole(logged):
+        logged.fail_over(1)
+        logged.reassign("calm", 0, [2, 1, 4])
+    logged.fail_over(4)
+    for broker in (3, 1):
+        logged.change_brokers(failed=[broker])
+        leads(logged, "calm", 0)
+    found = replay(all_at_info(logged, tmp_path), profile="zk-3.9")
+    assert [str(one) for one in found.contradictions] == []
+    assert facts(found, "removing", "calm-0")[-1] == ("[3]", PREDICTED)
+
+
+def test_partitions_are_added_to_a_topic_in_a_hole(tmp_path):
+    """The log shows the topic made without them. Seen on 2.8.2."""
+    logged = controller("3.9", CALM)
+    logged.fail_over(4)
+    logged.create_topics({"wide": [[2, 3]]})
+    logged.fail_over(1)
+    logged.change_brokers(failed=[4])
+    with hole(logged):
+        logged.fail_over(3)
+        logged.controller.on_partition_modifications("wide", {1: [2, 1]})
+    logged.fail_over(1)
+    logged.change_brokers(failed=[2])
+    statements, _ = understand(read_logs(all_at_info(logged, tmp_path)), Steps())
+    (cluster,) = split_clusters(statements, find_terms(statements))
+    assert cluster.births["wide", 1].term.epoch == 7
 
 
 def test_a_leader_is_chosen_outside_the_isr_in_a_hole(tmp_path):

@@ -134,14 +134,14 @@ def test_a_line_without_a_name_is_of_whoever_writes_the_file(tmp_path):
 def test_only_topics_that_allow_it_look_beyond_the_isr(tmp_path):
     """Up to 1.0, `OfflinePartitionLeaderSelector` says when it does."""
     statements = statements_of(tmp_path, UNCLEAN)
-    assert unclean_topics(statements, range(len(statements))) == {"risky"}
+    assert unclean_topics(statements, range(len(statements))) == {"risky": 0}
 
 
 def test_an_isr_without_members_tells_that_others_may_lead(tmp_path):
     """Up to 1.0, `removeReplicaFromIsr` retains the last member only where nobody else may lead."""
     lines = EMPTY.format(topic="a", isr="1") + EMPTY.format(topic="risky", isr="")
     statements = statements_of(tmp_path, lines)
-    assert unclean_topics(statements, range(len(statements))) == {"risky"}
+    assert unclean_topics(statements, range(len(statements))) == {"risky": 0}
 
 
 def test_up_to_1_0_a_controller_says_what_it_reads(tmp_path):

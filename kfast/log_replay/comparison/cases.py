@@ -98,7 +98,7 @@ class Case(NamedTuple):
         point, assigned = starts[-1].point, simulation.state.assignment(row)
         return Item(point, -1, point.time, (kind, None), {
             **record, "replicas": assigned.replicas,
-            "adding": assigned.adding, "removing": assigned.removing, "is_new": None,
+            "adding": assigned.adding, "removing": assigned.removing, "is_new": False,
             "up": frozenset(simulation.registered), "brokers": tuple(simulation.registered),
         })
 

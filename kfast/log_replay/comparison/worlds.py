@@ -169,8 +169,6 @@ def run_event(world: World, event: LogEvent) -> Ran:
         simulation.undo_cut()
     world.drop_vanished(event)
     simulation.begin(event)
-    if event.fields.get("cut"):
-        simulation.note_cut(event)
     before, registered = list(simulation.possibility), simulation.registered
     rows = simulation.rows
     ran = run(simulation, event)

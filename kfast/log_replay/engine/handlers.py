@@ -37,6 +37,8 @@ def run(simulation: Simulation, event: LogEvent) -> Ran:
     if simulation.has_room_for(event):
         before = BEFORE.get(event.kind)
         simulation.written = before(simulation, event) if before is not None else []
+        if event.fields.get("cut"):
+            simulation.note_cut(event)
         records = records_before(simulation, event)
         with lent(simulation, event):
             result = RUN[event.kind](simulation, event)

@@ -14,6 +14,7 @@ import itertools
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -98,13 +99,16 @@ class Simulation:
     ----------
     profile : str or Profile
         Which controller.
-    unclean : frozenset of str
-        Topics whose own configuration enables unclean elections.
+    unclean : mapping of str to int
+        Topics whose own configuration enables unclean elections, since which line.
     """
 
-    def __init__(self, profile: str | Profile, unclean: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, profile: str | Profile, unclean: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
         self.profile = profile
         self.unclean = unclean
+        self.at = 0
         self.state = ClusterState.from_tables(cluster=None)
         self.rows: dict[Partition, list[int]] = {}
         self.possibility: list[Possibility] = []
@@ -249,7 +253,7 @@ class Simulation:
         there = self.state.topic_exists.tolist()
         names = [
             name for name, exists in zip(self.state.topic.to_pylist(), there, strict=True)
-            if exists and plain_topic(name) in self.unclean
+            if exists and self.unclean.get(plain_topic(name), math.inf) <= self.at
         ]
         if names:
             self.state.set_unclean_leader_election(True, names)
@@ -449,7 +453,8 @@ class Simulation:
 
     def begin(self, event: LogEvent) -> None:
         """Take down what an event may change, before it does."""
-        state = self.state
+        state, self.at = self.state, event.at
+        self._configure()
         if event.kind != "caught_up":  # The ISR change before it may have done all of it.
             self.leaders_at_start = self.leaders()
         self.queued_at_start = self.queued
@@ -532,7 +537,7 @@ class Simulation:
             dataclasses.replace(p, starts=list(p.starts)) for p in self.possibility
         ]
         other.items = {row: items.copy() for row, items in self.items.items()}
-        other.ran = list(self.ran)
+        other.at, other.ran = self.at, list(self.ran)
         other.asked_to_lead = list(self.asked_to_lead)
         other.stored = self.stored.copy()
         other.unread = dict(self.unread)

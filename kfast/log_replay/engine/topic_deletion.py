@@ -96,7 +96,8 @@ def _next_answer(simulation: Simulation, event: LogEvent) -> dict[tuple[str, int
     """The answer that fits an event best, of which lines say no more than whose deletion it halts.
 
     Brokers answer each request for itself, in order.
-    `refused_by` are the brokers that did not delete all they were asked to, where later lines tell.
+    `refused_by` are the brokers that did not delete all they were asked to, where later lines tell;
+    `completes` is the topic whose deletion is complete first.
     After the last answer about a topic its deletion ends, or is tried again.
     """
     halted, refused_by = event.fields["halted"], event.fields["refused_by"]
@@ -109,6 +110,7 @@ def _next_answer(simulation: Simulation, event: LogEvent) -> dict[tuple[str, int
             not halted or any(topic in halted for topic in topics),
             (request[1] in refused_by) == bool(halted),
             any(left[topic] == n for topic, n in topics.items()) == (len(event.batches) > 1),
+            event.fields["completes"] in topics,
         )
 
     if not requests:

@@ -92,8 +92,12 @@ class _Writer:
             if statements[n].kind == "deletion_started"
         ]
         self.begun = tuple(self.restarts)
+        self.done = [
+            (statements[n].entry.time, statements[n].fields["topic"]) for n in term.statements
+            if statements[n].kind == "deletion_done"
+        ]
         self.moves_ended = [
-            statements[n].entry.time for n in term.statements
+            (statements[n].entry.time, statements[n].fields["partition"]) for n in term.statements
             if statements[n].kind == "assignment_stored"
             and not any(statements[n].fields["assignment"][1:])
         ]
@@ -259,10 +263,13 @@ class _Writer:
             if self._is_failing_over():  # A new controller reads the node that asks for it.
                 self.events[-1].fields.setdefault("targets", {})[fields["partition"]] = target
                 return
+        is_begun, time = statement.kind != "reassign", statement.entry.time
+        ends = any(partition == fields["partition"] and time <= end < time + COVERED_MS
+                   for end, partition in self.moves_ended)
         self._add("reassign", number, {
             "targets": {fields["partition"]: target},
-            "waits": statement.kind != "reassign" and bool(after.adding),
-            "adding": () if statement.kind == "reassign" else after.adding,
+            "waits": is_begun and bool(after.adding or (after.removing and not ends)),
+            "adding": after.adding if is_begun else (),
         })
 
     def _is_separate(self, number: int) -> bool:
@@ -280,13 +287,11 @@ class _Writer:
         if partition in self.moving or "replicas" not in statement.fields:
             return
         targets = {partition: distinct(statement.fields["replicas"])}
-        is_resumed = self._resumes(statement)
-        if is_resumed and self._is_failing_over():
-            self.events[-1].fields.setdefault("targets", {}).update(targets)
-            return
-        self.moving.add(partition)
-        if not is_resumed:
+        self.moving.add(partition)  # What is stored next ends it.
+        if not self._resumes(statement):
             self._add("reassign", number, {"targets": targets, "waits": False})
+        elif self._is_failing_over():
+            self.events[-1].fields.setdefault("targets", {}).update(targets)
 
     def _resumes(self, statement: Statement) -> bool:
         """Whether a failover, or brokers that are back, may have a reassignment go on.
@@ -377,7 +382,9 @@ class _Writer:
         elif event is None or resumed is None or not self._is_answer(event, batch):
             return None
         else:
-            fields |= {"halted": halted, "refused_by": frozenset()}
+            fields |= {"halted": halted, "refused_by": frozenset(), "completes": next(
+                (topic for time, topic in self.done if time >= batch.time), None
+            )}
         answered = LogEvent("deleted", batch.time, batch.statements[0], fields, self.term,
                             inferred=answer is None)
         if "halted" in fields:
@@ -514,6 +521,8 @@ class _Writer:
         """Whether a batch that ends by the time of the next mark is rather this event's."""
         if mark.kind == "dir_answer" and mark.at < batch.statements[0]:  # In the same file.
             return False
+        if mark.kind == "caught_up" and self.guess.is_lone_isr(batch) and batch.end <= mark.time:
+            return True  # It is announced at the end of the reassignment.
         named = self.guess.announced(batch) if mark.kind == "isr" and batch.only_metadata else {}
         if named and named.keys() == set(mark.fields["partitions"]):
             return False
@@ -612,10 +621,10 @@ class _Writer:
                 return time
         return None
 
-    def _move_ended(self, event: LogEvent, batch: Batch) -> int | None:
-        """Time of the line that a reassignment ends since an event's last batch."""
+    def _move_ended(self, event: LogEvent, batch: Batch) -> tuple[int, Partition] | None:
+        """The reassignment that a line ends since an event's last batch, with the time."""
         last = event.batches[-1].end if event.batches else event.time
-        return next((time for time in self.moves_ended if last <= time <= batch.time), None)
+        return next((end for end in self.moves_ended if last <= end[0] <= batch.time), None)
 
     def _may_announce(self, event: LogEvent, batch: Batch) -> bool:
         """Whether an event sends UpdateMetadata of some partitions by itself, and has not yet."""

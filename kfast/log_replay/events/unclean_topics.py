@@ -2,7 +2,8 @@
 
 An election that takes a leader from outside the ISR gives it away; not so where the version has run
 ahead of the leader epoch since the ISR was told, for then a leader has written another one. Up to
-1.0 so does an ISR without members: elsewhere the last one stays in it.
+1.0 so does an ISR without members: elsewhere the last one stays in it. Where an earlier election of
+the topic has failed, it was enabled after that.
 
 Source: docs/controller.md, section 4, for which elections may leave the ISR.
 """
@@ -15,12 +16,15 @@ from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Partition
 
+SAME_EVENT_MS = 2_000
+"""Elections that are farther apart are not of one event."""
+
 ASKED_MS = 30_000
 """An unclean election that somebody asked for takes no longer than this."""
 
 
-def unclean_topics(statements: Sequence[Statement], lines: Sequence[int]) -> frozenset[str]:
-    """Topics with a partition that got a leader from outside its last known ISR.
+def unclean_topics(statements: Sequence[Statement], lines: Sequence[int]) -> dict[str, int]:
+    """Topics with a partition that got a leader from outside its last known ISR; since which line.
 
     From the line on that says that a topic's unclean elections, or all topics', are enabled, that
     line is the event which explains them.
@@ -28,7 +32,8 @@ def unclean_topics(statements: Sequence[Statement], lines: Sequence[int]) -> fro
     isr: dict[Partition, frozenset[int]] = {}
     leads: dict[Partition, int] = {}
     leaderless: set[Partition] = set()
-    found: set[str] = set()
+    elected: dict[str, int] = {}
+    failed: dict[str, list[int]] = {}
     announced: set[str] = set()
     asked: dict[Partition, int] = {}
     for number in lines:
@@ -36,7 +41,7 @@ def unclean_topics(statements: Sequence[Statement], lines: Sequence[int]) -> fro
         if line.kind in ("unclean_enabled_topic", "unclean_enabled"):
             announced.add(line.fields.get("topic", ""))
         if line.kind == "elects_unclean":  # Up to 1.0, only where it is allowed.
-            found.add(line.fields["partition"][0])
+            elected.setdefault(line.fields["partition"][0], number)
         if line.kind == "election" and line.fields["type"] == "UNCLEAN":
             asked.update(dict.fromkeys(line.fields["partitions"], line.entry.time))
         if line.actor != "controller":
@@ -46,7 +51,9 @@ def unclean_topics(statements: Sequence[Statement], lines: Sequence[int]) -> fro
             members = record.isr if record is not None else fields.get("isr")
             if not members:
                 if record is not None and record.leader == -1:  # Up to 1.0, only where it may.
-                    found.add(partition[0])
+                    elected.setdefault(partition[0], number)
+                elif line.kind == "partition_failed" and fields["before"] == "OfflinePartition":
+                    failed.setdefault(partition[0], []).append(number)
                 continue
             known, written = isr.get(partition), False
             if record is not None and None not in (record.version, record.leader_epoch) and (
@@ -62,10 +69,13 @@ def unclean_topics(statements: Sequence[Statement], lines: Sequence[int]) -> fro
                 and line.entry.time - asked.get(partition, -ASKED_MS) >= ASKED_MS
                 and not announced & {partition[0], ""}
             ):
-                found.add(partition[0])
+                elected.setdefault(partition[0], number)
             isr[partition] = frozenset(members)
             if record is not None and record.leader == -1:  # Nobody writes its ISR.
                 leaderless.add(partition)
             else:
                 leaderless.discard(partition)
-    return frozenset(found)
+    return {topic: 1 + max((
+        number for number in failed.get(topic, ())
+        if statements[first].entry.time - statements[number].entry.time > SAME_EVENT_MS
+    ), default=-1) for topic, first in elected.items()}

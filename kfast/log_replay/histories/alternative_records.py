@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from kfast.log_replay.checks import MISSING, agrees
 from kfast.log_replay.comparison.worlds import World
@@ -17,6 +18,7 @@ from kfast.log_replay.histories.stretches import Stretch, go_through
 from kfast.log_replay.lookahead.clusters import Move
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Assigned, Partition, distinct
+from kfast.state import Assignment
 
 MOVES = frozenset({
     "assignment_updating", "assignment_stored", "reassign", "reassign_leader", "partition_new",
@@ -43,8 +45,11 @@ def try_others(explorer: Explorer, before: World, troubled: Troubled) -> Trouble
     if not parents:
         return troubled
     together = _together(explorer, stretch, troubled)
-    explorer.add(world, stretch.point, parents.values(),
-                 listed_assignments(stretch, set(parents) & explorer.unheard))
+    explorer.add(world, stretch.point, parents.values(), listed_assignments(stretch, {
+        possibility.partition: world.simulation.state.assignment(row)
+        for row, possibility in enumerate(world.simulation.possibility)
+        if possibility.partition in explorer.unheard and possibility.partition in parents
+    }))
     for possibility in world.simulation.possibility:
         parent = parents.get(possibility.partition, possibility)
         if possibility.partition in together and possibility.number != parent.number:
@@ -75,34 +80,62 @@ def try_orders(explorer: Explorer, before: World, troubled: Troubled) -> Trouble
 
 
 def listed_assignments(
-    stretch: Stretch, partitions: set[Partition]
+    stretch: Stretch, before: Mapping[Partition, Assignment]
 ) -> dict[Partition, Assigned]:
     """Replicas of some partitions after a hole, as most lines list them until they are moved.
 
-    Topics may have been made again, or reassigned; a single line is not believed.
+    Topics may have been made again, or reassigned; a single line is not believed. Where no line
+    lists the replicas of a reassignment that is under way, they follow from those of `before`.
     """
     votes: dict[Partition, Counter[tuple[int, ...]]] = {}
-    moving: dict[Partition, Move] = {}
-    moved: set[Partition] = set()
-    for number in stretch.lines if partitions else ():
+    moving: dict[Partition, list[Move]] = {}
+    targets: dict[Partition, tuple[int, ...]] = {}
+    for number in stretch.lines if before else ():
         line = stretch.statements[number]
         for partition, fields in subjects(line):
-            if partition not in partitions or partition in moved:
+            if partition not in before or partition in targets:
                 continue
+            assigned = fields.get("assignment") or fields.get("record")
+            listed = fields.get("replicas") or (None if assigned is None else assigned.replicas)
             if line.kind in MOVES:
-                moved.add(partition)
+                targets[partition] = listed or ()
                 continue
-            record = fields.get("record")
-            listed = fields.get("replicas") or (record.replicas if record is not None else None)
             if listed:
                 votes.setdefault(partition, Counter())[distinct(listed)] += 1
-            if record is not None and record.adding is not None and record.removing is not None:
-                moving.setdefault(partition, (record.adding, record.removing))
+            adding, removing = (fields.get(name, getattr(assigned, name, None))
+                                for name in ("adding", "removing"))
+            if adding is not None and removing is not None:
+                moving.setdefault(partition, []).append((adding, removing))
     found = {partition: counted.most_common(1)[0] for partition, counted in votes.items()}
-    return {
-        partition: Assigned(listed, *moving.get(partition, ((), ())))
-        for partition, (listed, n) in found.items() if n > 1
+    under_way = {
+        partition: _under_way(before[partition], moves, targets.get(partition, ()))
+        for partition, moves in moving.items()
     }
+    return {
+        **{partition: assigned for partition, assigned in under_way.items() if assigned},
+        **{partition: Assigned(listed, *moving.get(partition, [((), ())])[0])
+           for partition, (listed, n) in found.items() if n > 1},
+    }
+
+
+def _under_way(
+    before: Assignment, moves: Sequence[Move], end: tuple[int, ...]
+) -> Assigned | None:
+    """The assignment of a partition that is being reassigned, from the one before.
+
+    None unless two lines say so, or its end agrees.
+    """
+    adding, removing = moves[0]
+    origin = tuple(broker for broker in before.replicas if broker not in adding)
+    target = (*(broker for broker in origin if broker not in removing), *adding)
+    is_end = set(end) == set(target)
+    after = Assignment(origin).reassign_to(end if is_end else target)
+    is_stated = is_end or moves.count(moves[0]) > 1
+    if not after.being_reassigned or not is_stated or (
+        (set(after.adding), set(after.removing)) != (set(adding), set(removing))
+    ):
+        return None
+    return Assigned(after.replicas, adding, removing)
 
 
 def _together(explorer: Explorer, stretch: Stretch, troubled: Troubled) -> set[Partition]:

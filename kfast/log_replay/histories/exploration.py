@@ -17,6 +17,7 @@ from kfast.log_replay.histories.isr_writes import find_writes
 from kfast.log_replay.histories.stretches import FEW_LINES, Stretch, go_through
 from kfast.log_replay.histories.unlogged_events import find_hidden
 from kfast.log_replay.wording.values import Partition
+from kfast.state import Assignment
 
 
 def explore(explorer: Explorer) -> None:
@@ -39,7 +40,9 @@ def _go(explorer: Explorer) -> None:
     if is_hole(point):
         explorer.unheard |= set(explorer.world.simulation.rows)
     born = [p for p, birth in explorer.cluster.births.items() if birth is point]
-    made_again = listed_assignments(stretch, _made_again(explorer, point).difference(born))
+    made_again = listed_assignments(stretch, dict.fromkeys(
+        _made_again(explorer, point).difference(born), Assignment()
+    ))
     explorer.add(explorer.world, point, [
         Possibility(partition, 0) for partition in (*born, *made_again)
     ], made_again)

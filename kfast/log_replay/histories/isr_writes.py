@@ -179,10 +179,13 @@ def _mentions(
             is_cached = record is not None and record.leader == -2
             if record is None or record.leader_epoch is None or is_cached:
                 members = fields.get("isr") if record is None else record.isr
+                sent = _deleted(stretch, partition, number) if is_cached and (
+                    line.kind == "send_failed"
+                ) else number
                 if members:
-                    found.setdefault(partition, []).append(Mention(
-                        number, frozenset(members), SAME_EPOCH, None, is_stored=not is_cached
-                    ))
+                    bisect.insort(found.setdefault(partition, []), Mention(
+                        sent, frozenset(members), SAME_EPOCH, None, is_stored=not is_cached
+                    ), key=lambda mention: mention.number)
                 continue
             if record.replicas:  # They may have been reassigned since.
                 preferred[partition] = record.replicas[0]
@@ -201,6 +204,14 @@ def _mentions(
                 record.leader, bool(record.recovery), line.kind == "store_record",
             ), key=lambda mention: mention.number)
     return found
+
+
+def _deleted(stretch: Stretch, partition: Partition, number: int) -> int:
+    """Line of the last event before a line that announced the deletion of a partition."""
+    return max((
+        event.at for event in stretch.events if event.kind == "delete" and event.at <= number
+        and partition[0] in event.fields["topics"]
+    ), default=number)
 
 
 def _requested(explorer: Explorer, partition: Partition, leader_epoch: int, number: int) -> int:

@@ -85,8 +85,8 @@ class Cluster:
         Partitions whose assignment is known in its order.
     preferred : dict
         The first of the replicas of others, where elections of preferred replicas tell it.
-    unclean : frozenset of str
-        Topics whose own configuration enables unclean elections.
+    unclean : mapping of str to int
+        Topics whose own configuration enables unclean elections, since which line.
     absent_controller_lines : list of int
         Numbers of statements about decisions of controllers whose controller.log is not here.
     replaced_lines : list of int
@@ -114,7 +114,7 @@ class Cluster:
     term_of: dict[int, Term] = field(default_factory=dict)
     ordered: set[Partition] = field(default_factory=set)
     preferred: dict[Partition, int] = field(default_factory=dict)
-    unclean: frozenset[str] = frozenset()
+    unclean: Mapping[str, int] = field(default_factory=dict)
     absent_controller_lines: list[int] = field(default_factory=list)
     replaced_lines: list[int] = field(default_factory=list)
     begun: dict[int, list[int]] = field(default_factory=dict)
@@ -726,6 +726,8 @@ def _learn_births(statements: Sequence[Statement], cluster: Cluster) -> None:
         elif line.kind == "partition_states":
             listed.append((number, None, set(line.fields["states"])))
     created = _created(cluster)
+    made = {topic: event.at for event in reversed(cluster.events) if event.kind == "topics"
+            for topic in event.fields["names"]}
     unwritten = {partition for point in points for partition in point.fields.get("unwritten", ())}
     for partition in cluster.assignments:
         if partition in created and created[partition] <= mentioned[partition]:
@@ -742,4 +744,6 @@ def _learn_births(statements: Sequence[Statement], cluster: Cluster) -> None:
             )
         ]
         first = bisect.bisect_right(starts, absent[-1]) if absent else 0
+        if made.get(partition[0], mentioned[partition]) < mentioned[partition]:
+            first = latest  # Its topic was made without it, so it was added in a hole.
         cluster.births[partition] = points[min(first, latest)]

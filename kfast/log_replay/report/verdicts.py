@@ -172,7 +172,7 @@ class Checker:
             for partition in event.fields["updates"]:
                 self.sources[partition, "isr"] = WRITTEN
         for partition, _ in unclean_elections(ran):
-            if partition[0] in self.cluster.unclean - self.announced:
+            if partition[0] in self.cluster.unclean.keys() - self.announced:
                 self.sources[partition, "leader"] = self.sources[partition, "isr"] = UNCLEAN
 
     def _adopt(self, point: LogEvent) -> None:
