@@ -537,7 +537,7 @@ class Simulation:
             dataclasses.replace(p, starts=list(p.starts)) for p in self.possibility
         ]
         other.items = {row: items.copy() for row, items in self.items.items()}
-        other.at, other.ran = self.at, list(self.ran)
+        other.ran = list(self.ran)
         other.asked_to_lead = list(self.asked_to_lead)
         other.stored = self.stored.copy()
         other.unread = dict(self.unread)
