@@ -47,22 +47,6 @@ def contradictions(found: Replay) -> list[tuple[str, str]]:
     return [(one.kind, one.subject) for one in found.contradictions]
 
 
-@pytest.mark.parametrize(("new", "expected"), [
-    ("3,2", []), ("3,9,2", [("replicas", "fresh-1")]), ("9,3,2", [("replicas", "fresh-1")]),
-])
-def test_partitions_that_are_created_together_have_equally_many_replicas(new, expected, tmp_path):
-    """Kafka, AdminZkClient.scala, `validateTopicCreate`.
-
-    No line announces the creation, and broker 9 is in no ISR, as one that is down would not be.
-    """
-    logged = begin()
-    logged.create_topics({"fresh": [[2, 3], [3, 2], [2, 3]]})
-    announced = logged.log.files["broker-1/controller.log"]
-    announced[:] = [line for line in announced if "fresh" not in line]
-    found = replay_with(logged, "assigned replicas 3,2", f"assigned replicas {new}", tmp_path)
-    assert contradictions(found) == expected
-
-
 @pytest.mark.parametrize(("broker", "expected"), [
     (3, []), (9, [("replicas to stop", "broker 9")]),
 ])

@@ -26,23 +26,9 @@ def _moved(case: Case) -> list[Check]:
     found = case.take("moved", fields.get("replica"), fields["before"], fields["after"])
     checks = [_transition(case, found)]
     if "replicas" in fields:
-        checks.append(_created(case))
+        assigned = case.simulation.state.assignment(case.row).replicas
+        checks.append(Check("replicas", fields["replicas"], assigned))
     return checks
-
-
-def _created(case: Case) -> Check:
-    """The replicas of a new partition: as many as the others have that its topic gets with it.
-
-    Source: Kafka, AdminZkClient.scala, `validateTopicCreate`, `validateReplicaAssignment`; up to
-    1.0 AdminUtils.scala.
-    """
-    assigned = case.simulation.state.assignment(case.row).replicas
-    possibility = case.simulation.possibility[case.row]
-    created = {} if possibility.creation is None else possibility.creation.fields
-    n_replicas = created.get("n_replicas", {}).get(possibility.partition[0], len(assigned))
-    if len(assigned) == n_replicas:
-        return Check("replicas", case.fields["replicas"], assigned)
-    return Check("replicas", case.fields["replicas"], f"{n_replicas} of them")
 
 
 def _failed(case: Case) -> list[Check]:

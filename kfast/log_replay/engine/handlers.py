@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -107,10 +106,6 @@ def _topics(simulation: Simulation, event: LogEvent) -> list[Outcome]:
     created: dict[str, dict[int, list[int]]] = {}
     for (topic, number), assigned in event.fields["created"].items():
         created.setdefault(topic, {})[number] = list(assigned.replicas)
-    event.fields["n_replicas"] = {
-        topic: Counter(map(len, parts.values())).most_common(1)[0][0]
-        for topic, parts in created.items()
-    }
     gone = [name for name in event.fields.get("deleted", ()) if _exists(simulation, name)]
     new = {topic: parts for topic, parts in created.items() if not _exists(simulation, topic)}
     outcomes = []
