@@ -459,14 +459,6 @@ brokers HashSet(1, 2, 3) for 1 partitions (state.change.logger)
 """
 
 
-def test_an_isr_change_right_before_an_event_leaves_it_its_requests(tmp_path):
-    """The line that announces a shutdown comes a millisecond later. Seen on 3.8.1."""
-    statements = statements_of(tmp_path, ACTIVE + READY + SHUTTING_DOWN, CHANGED_AND_MOVED)
-    events = write_script(statements, find_terms(statements)[0])
-    assert [event.kind for event in events[1:]] == ["hidden_isr", "shutdown"]
-    assert [len(event.batches) for event in events[1:]] == [1, 1]
-
-
 CAUGHT_UP = """\
 [2021-05-01 10:01:00,001] INFO [Controller id=1] Target replicas ArrayBuffer(1) have all caught up \
 with the leader for reassigning partition a-0 (kafka.controller.KafkaController)
@@ -486,11 +478,13 @@ brokers HashSet(1, 2, 3) for 1 partitions (state.change.logger)
 """
 
 
-def test_an_isr_change_is_announced_before_a_reassignment_goes_on(tmp_path):
-    """The targets of a-0 have caught up with it, a millisecond later. Seen on 3.4.1."""
-    statements = statements_of(tmp_path, ACTIVE + READY + CAUGHT_UP, CHANGED_AND_MOVED)
+@pytest.mark.parametrize(("line", "kind"), [(SHUTTING_DOWN, "shutdown"), (CAUGHT_UP, "caught_up")])
+def test_an_isr_change_right_before_an_event_leaves_it_its_requests(tmp_path, line, kind):
+    """The line that announces the event comes a millisecond later. Seen on 3.8.1 and 3.4.1."""
+    statements = statements_of(tmp_path, ACTIVE + READY + line, CHANGED_AND_MOVED)
     events = write_script(statements, find_terms(statements)[0])
-    assert [event.kind for event in events[1:]] == ["hidden_isr", "caught_up"]
+    assert [event.kind for event in events[1:]] == ["hidden_isr", kind]
+    assert [len(event.batches) for event in events[1:]] == [1, 1]
 
 
 def test_a_reassignment_that_only_removes_waits_too_until_its_end_is_stored(tmp_path):
@@ -616,3 +610,16 @@ def test_who_answers_depends_on_all_topics_that_are_being_deleted(is_named):
     explorer = Explorer(Cluster(0, [], [], events), [], "zk-3.9", Steps())
     explorer.world.gone = {("a", 0): [], ("t", 0): []}
     assert explorer.companions(explorer.world) == (set() if is_named else {("a", 0), ("t", 0)})
+
+
+def test_a_request_from_before_the_log_is_of_no_new_partition():
+    """A broker that starts is sent what there is by then. Seen on 3.4.1."""
+    simulation = Simulation("zk-3.4")
+    begins = event("resume", 0, registered={1: 0, 2: 0})
+    possibility = Possibility(("t", 0), 0)
+    start = Start(begins, "", 1, (1, 2), (1, 2), 5, 7, 4)
+    possibility.starts.append(start)
+    simulation.rebuild(set(), [(possibility, with_states(row_of(possibility, start), {1, 2}))])
+    run(simulation, begins)
+    request = Case(simulation, BrokerSide(), 0, None, {}, 0).from_before("leader_and_isr")
+    assert (request.fields["is_new"], request.fields["leader_epoch"]) == (False, 5)

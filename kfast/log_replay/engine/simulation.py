@@ -109,6 +109,7 @@ class Simulation:
         self.profile = profile
         self.unclean = unclean
         self.at = 0
+        """Line with which the event begins that runs, or has run last."""
         self.state = ClusterState.from_tables(cluster=None)
         self.rows: dict[Partition, list[int]] = {}
         self.possibility: list[Possibility] = []
