@@ -23,6 +23,7 @@ from kfast.log_replay.lookahead.clusters import look_ahead
 from kfast.log_replay.steps import Steps
 from kfast.log_replay.terms.terms import Term, find_terms
 from kfast.log_replay.wording.statements import understand
+from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Assigned
 from kfast.schema import ReplicaState
 from tests.support.log_writer import LoggedController
@@ -77,6 +78,11 @@ UNCLEAN = """\
 (kafka.controller.OfflinePartitionLeaderSelector)
 """
 
+KEPT = """\
+[2021-05-01 10:00:08,001] INFO [Controller 1]: Retaining last ISR 1 of partition [risky,0] since \
+unclean leader election is disabled (kafka.controller.KafkaController)
+"""
+
 
 READ = """\
 [2021-05-01 10:00:09,001] WARN [Controller 1]: Cannot remove replica 3 from ISR of partition [a,1] \
@@ -84,6 +90,19 @@ since it is not in the ISR. Leader = 1 ; ISR = List(1, 2) (kafka.controller.Kafk
 [2021-05-01 10:00:09,002] INFO [OfflinePartitionLeaderSelector]: Selected new leader and ISR \
 {"leader":2,"leader_epoch":3,"isr":[2]} for offline partition [a,1] \
 (kafka.controller.OfflinePartitionLeaderSelector)
+"""
+SELECTED = (
+    "[2021-05-01 10:00:0{second},001] INFO [OfflinePartitionLeaderSelector]: Selected new leader "
+    'and ISR {{"leader":1,"leader_epoch":3,"isr":[{isr}]}} for offline partition [a,1] '
+    "(kafka.controller.OfflinePartitionLeaderSelector)\n"
+)
+GONE = """\
+[2021-05-01 10:00:09,001] WARN [Channel manager on controller 1]: Not sending request (type=\
+LeaderAndIsRequest, controllerId=1, controllerEpoch=2, partitionStates={a-b-1=PartitionState(\
+controllerEpoch=2, leader=1, leaderEpoch=1, isr=1,2, zkVersion=4, replicas=1,2,3, isNew=false), \
+c-0=PartitionState(controllerEpoch=2, leader=-1, leaderEpoch=3, isr=3, zkVersion=5, replicas=3, \
+isNew=false)}, liveLeaders=(b1:9092 (id: 1 rack: null))) to broker 3, since it is offline. \
+(kafka.controller.ControllerChannelManager)
 """
 REFUSED = """\
 [2021-05-01 10:00:09,003] ERROR Controller 1 epoch 4 encountered error while electing leader for \
@@ -137,6 +156,12 @@ def test_only_topics_that_allow_it_look_beyond_the_isr(tmp_path):
     assert unclean_topics(statements, range(len(statements))) == {"risky": 0}
 
 
+def test_unclean_elections_are_enabled_after_a_last_member_was_kept(tmp_path):
+    """Up to 1.0, `removeReplicaFromIsr` says that they are disabled. Seen on 0.10.2."""
+    statements = statements_of(tmp_path, KEPT + UNCLEAN)
+    assert unclean_topics(statements, range(len(statements))) == {"risky": 1}
+
+
 def test_an_isr_without_members_tells_that_others_may_lead(tmp_path):
     """Up to 1.0, `removeReplicaFromIsr` retains the last member only where nobody else may lead."""
     lines = EMPTY.format(topic="a", isr="1") + EMPTY.format(topic="risky", isr="")
@@ -147,11 +172,35 @@ def test_an_isr_without_members_tells_that_others_may_lead(tmp_path):
 def test_up_to_1_0_a_controller_says_what_it_reads(tmp_path):
     """The ISR that is stored, where that keeps it from electing a leader or taking one out."""
     statements = statements_of(tmp_path, READ, REFUSED)
-    stored = [line.fields["record"] for line in statements if line.kind == "store_record"]
+    stored = [line.fields["record"] for line in statements
+              if line.kind in ("store_record", "selects_leader")]
     assert [(record.leader, record.leader_epoch, record.isr) for record in stored] == [
         (1, None, (1, 2)), (2, 3, (2,)), (2, 4, (2, 3)),
     ]
     assert [line.fields["isr"] for line in statements if line.kind == "partition_failed"] == [(3,)]
+
+
+@pytest.mark.parametrize(("second", "expected"), [(1, [[1, 2]]), (5, [[1], [1, 2]])])
+def test_a_leader_that_the_store_refuses_is_selected_once_more(second, expected, tmp_path):
+    """Up to 1.0, where its ISR was written meanwhile, and the leader epoch is the same."""
+    statements = statements_of(tmp_path, "".join(
+        SELECTED.format(second=at, isr=isr) for at, isr in ((0, "1"), (second, "1,2"))
+    ))
+    assert [list(line.fields["record"].isr) for line in statements
+            if line.kind == "selects_leader"] == expected
+
+
+def test_a_request_to_a_broker_that_is_gone_has_its_records(tmp_path):
+    """Up to 2.1 it is made all the same, and printed as requests were by then."""
+    line, = statements_of(tmp_path, GONE)
+    told = dict(subjects(line))
+    assert (line.kind, line.fields["broker"], list(told)) == (
+        "not_sent", 3, [("a-b", 1), ("c", 0)]
+    )
+    record = told["a-b", 1]["record"]
+    assert (record.leader, record.leader_epoch, record.isr, record.version, record.replicas) == (
+        1, 1, (1, 2), 4, (1, 2, 3)
+    )
 
 
 @pytest.mark.parametrize("manager", ["[delete-topics-thread-1]", "[Topic Deletion Manager 1]"])
@@ -336,6 +385,14 @@ def test_a_topic_may_come_before_any_broker():
     run(simulation, event("topics", 2, created={("a", 0): Assigned((1, 2))}, deleted=()))
     run(simulation, event("brokers", 3, added=(1,), bounced=(), deleted=(), live=(1,)))
     assert simulation.state.leadership(0).leader == 1
+
+
+@pytest.mark.parametrize(("left", "isr"), [({2}, (1,)), ({1, 2}, (1, 2))])
+def test_a_leader_that_no_line_names_an_isr_of_takes_out_who_is_gone_soon(left, isr):
+    """The last member stays."""
+    simulation = simulation_of("zk-1.1")
+    run(simulation, event("isr_written", 1, updates={("t", 0): None}, left={("t", 0): left}))
+    assert simulation.stored_record(0).isr == isr
 
 
 def test_a_record_that_a_controller_takes_over_keeps_its_stored_epoch():

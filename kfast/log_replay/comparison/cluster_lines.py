@@ -320,7 +320,7 @@ def _request_header(view: ClusterView, line: Statement) -> Iterator[Claim]:
     request, broker = line.fields["request"], line.fields["broker"]
     term = view.term
     if request.controller is not None:
-        yield Claim("controller", "controller", request.controller, line.fields["controller"])
+        yield Claim("controller", "controller", request.controller, line.actor_id)
     if term is not None and request.controller_epoch is not None:
         yield Claim("controller epoch", "controller", request.controller_epoch, term.epoch)
     known, epoch = view.known_epochs.get(broker), request.broker_epoch
@@ -350,7 +350,8 @@ CLUSTER_COMPARE: dict[str, CompareCluster] = {
     "topics_ineligible": _topic_set("topics", "topics ineligible for deletion", _ineligible),
     "deletion_init": _topic_set("ineligible", "topics ineligible for deletion", _ineligible),
     "new_partitions": _created, "ratio": _ratio, "election": _election,
-    "send_failed": _request_header, "epoch_read": _epoch_before, "connected": _connected,
+    "send_failed": _request_header, "not_sent": _request_header,
+    "epoch_read": _epoch_before, "connected": _connected,
     **dict.fromkeys(("resigning", "resigned"), _writer),
     "no_longer_shutting": _no_longer_shutting, "not_preferred": _has_preferred,
     "preferred_replicas": _grouped,

@@ -60,6 +60,20 @@ def _shrunk(case: Case) -> list[Check]:
     return checks_of(logged, case.take("shrunk", case.fields["replica"], logged=logged))
 
 
+def _stored(case: Case) -> list[Check]:
+    """Up to 1.0: the record that an election or the removal of a replica finds, or leaves."""
+    simulation, row, logged = case.simulation, case.row, case.fields["record"].stated()
+    events = {id(ran.event) for ran in simulation.window(case.line.entry.time, case.term)}
+    stored = simulation.stored_record(row)
+    found = [
+        item.fields for kind in ("led", "shrunk") for item in simulation.items_of(row, kind)
+        if id(item.event) in events
+    ] + ([] if stored is None else [vars(stored)])
+    return checks_of(logged, max(
+        found, key=lambda fields: sum(fields.get(n) == v for n, v in logged.items()), default=None
+    ))
+
+
 # --- requests, as the controller tells of them ----------------------------------------------------
 
 
@@ -79,15 +93,21 @@ def _sent_told(case: Case) -> list[Check]:
     found = case.take(
         "update_metadata", logged={**logged, **recipients}, by=fields.get("broker")
     )
-    checks = checks_of(logged, found)
-    if logged["leader"] == LEADER_DURING_DELETE:  # Its epoch and version are always 0.
-        checks = [
-            check if check.counted == "record_epoch" else check._replace(counted="")
-            for check in checks
-        ]
+    checks = _requested(logged, found)
     if found is not None and recipients:
         checks.append(Check("recipients", recipients["brokers"], found["brokers"]))
     return checks
+
+
+def _requested(logged: dict[str, Any], found: dict[str, Any] | None) -> list[Check]:
+    """A record in a request; while its topic is being deleted epoch and version are always 0."""
+    checks = checks_of(logged, found)
+    if logged["leader"] != LEADER_DURING_DELETE:
+        return checks
+    return [
+        check if check.counted == "record_epoch" else check._replace(counted="")
+        for check in checks
+    ]
 
 
 def _sent_stop(case: Case) -> list[Check]:
@@ -98,16 +118,20 @@ def _sent_stop(case: Case) -> list[Check]:
     return checks
 
 
-def _send_failed(case: Case) -> list[Check]:
-    """A request that is retried: it may have been made long ago."""
-    fields, logged = case.fields, case.fields["record"].stated()
+def _not_received(case: Case) -> list[Check]:
+    """A request that is retried: it may have been made long ago; or one to a broker that is gone.
+
+    Up to 2.1 that is made all the same.
+    """
+    fields, logged, time = case.fields, case.fields["record"].stated(), case.line.entry.time
     kind, broker = "leader_and_isr", fields["broker"]
     if fields["api"].startswith("UpdateMetadata"):
         kind, broker = "update_metadata", None
-    requests = case.simulation.requests(case.row, kind, broker, case.line.entry.time)
-    latest_first = reversed(list(requests))
-    found = max(latest_first, key=lambda item: item.agreement(logged), default=None)
-    return checks_of(logged, None if found is None else found.fields)
+    items = list(case.simulation.requests(
+        case.row, kind, broker, time, unsent=case.line.kind == "not_sent"
+    ))
+    found = max(reversed(items), key=lambda item: item.agreement(logged), default=None)
+    return _requested(logged, None if found is None else found.fields)
 
 
 # --- states ---------------------------------------------------------------------------------------
@@ -232,8 +256,10 @@ COMPARE: dict[str, Compare] = {
     "partition_new": _moved, "partition_moved": _moved, "replica_moved": _moved,
     "partition_led": _led, "elected_leader": _elected, "partition_failed": _failed,
     "replica_failed": _failed, "shrunk": _shrunk,
+    "store_record": _stored, "selects_leader": _stored,
     "sent_leader_and_isr_partition": _sent_lead, "sent_update_metadata_partition": _sent_told,
-    "sent_stop_replica_partition": _sent_stop, "send_failed": _send_failed,
+    "sent_stop_replica_partition": _sent_stop, "send_failed": _not_received,
+    "not_sent": _not_received,
     "all_leaders": _state, "partition_states": _partition_state, "replica_states": _replica_state,
     "election": _balanced, "not_preferred": _not_preferred, "not_preferred_any": _not_preferred,
     "preferred_replicas": _assigned,

@@ -413,12 +413,18 @@ def _online(simulation: Simulation, row: int) -> list[int]:
 
 
 def _isr_written(simulation: Simulation, event: LogEvent) -> list[int]:
-    """Leaders wrote ISRs into the store, and the controller has not heard of it yet."""
+    """Leaders wrote ISRs into the store, and the controller has not heard of it yet.
+
+    Where no line says which, some replicas have left, or all live ones have caught up.
+    """
+    left = event.fields.get("left", {})
     live = simulation.registered - simulation.shutting_down
     for partition, isr in event.fields["updates"].items():
         for row in simulation.rows_of(partition):
-            if simulation.stored_record(row) is not None:
-                members = isr or live  # Where no line says it, all live replicas caught up.
+            record = simulation.stored_record(row)
+            if record is not None:
+                stayed = set(record.isr) - left.get(partition, set()) or record.isr
+                members = isr or (stayed if left else live)
                 ordered = [b for b in simulation.state.assignment(row).replicas if b in members]
                 _write_isr(simulation, row, ordered, event)
     return []

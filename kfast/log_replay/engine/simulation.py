@@ -610,12 +610,12 @@ class Simulation:
 
     def requests(
         self, row: int, kind: str, broker: int | None, until: int,
-        of: Mapping[str, Any] = NO_CONTROLLER, after: Order = BEGINNING,
+        of: Mapping[str, Any] = NO_CONTROLLER, after: Order = BEGINNING, *, unsent: bool = False,
     ) -> Iterator[Item]:
         """Requests about a row that were sent before some time, the oldest first.
 
         `of` may name the controller and the controller epoch that sent them, `after` the place
-        behind which they begin.
+        behind which they begin; `unsent`: also those to brokers that are gone.
         """
         controller, epoch = of.get("controller"), of.get("controller_epoch")
         if controller is not None and epoch is not None:
@@ -627,7 +627,7 @@ class Simulation:
             if item.event.term is not checked:  # Those of one term stand together.
                 checked = item.event.term
                 fits = controller in (None, checked.controller) and epoch in (None, checked.epoch)
-            if fits and item.time <= until and not item.fields.get("unsent") and (
+            if fits and item.time <= until and (unsent or not item.fields.get("unsent")) and (
                 broker is None or item.key[1] == broker
             ):
                 yield item

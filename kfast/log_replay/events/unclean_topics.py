@@ -3,7 +3,7 @@
 An election that takes a leader from outside the ISR gives it away; not so where the version has run
 ahead of the leader epoch since the ISR was told, for then a leader has written another one. Up to
 1.0 so does an ISR without members: elsewhere the last one stays in it. Where an earlier election of
-the topic has failed, it was enabled after that.
+the topic has failed, or a line says that the last member stays, it was enabled after that.
 
 Source: docs/controller.md, section 4, for which elections may leave the ISR.
 """
@@ -34,6 +34,7 @@ def unclean_topics(statements: Sequence[Statement], lines: Sequence[int]) -> dic
     leaderless: set[Partition] = set()
     elected: dict[str, int] = {}
     failed: dict[str, list[int]] = {}
+    disabled: dict[str, int] = {}
     announced: set[str] = set()
     asked: dict[Partition, int] = {}
     for number in lines:
@@ -42,6 +43,8 @@ def unclean_topics(statements: Sequence[Statement], lines: Sequence[int]) -> dic
             announced.add(line.fields.get("topic", ""))
         if line.kind == "elects_unclean":  # Up to 1.0, only where it is allowed.
             elected.setdefault(line.fields["partition"][0], number)
+        if line.kind == "last_isr_kept" and line.fields["partition"][0] not in elected:
+            disabled[line.fields["partition"][0]] = number
         if line.kind == "election" and line.fields["type"] == "UNCLEAN":
             asked.update(dict.fromkeys(line.fields["partitions"], line.entry.time))
         if line.actor != "controller":
@@ -75,7 +78,7 @@ def unclean_topics(statements: Sequence[Statement], lines: Sequence[int]) -> dic
                 leaderless.add(partition)
             else:
                 leaderless.discard(partition)
-    return {topic: 1 + max((
+    return {topic: 1 + max(disabled.get(topic, -1), -1, *(
         number for number in failed.get(topic, ())
         if statements[first].entry.time - statements[number].entry.time > SAME_EVENT_MS
-    ), default=-1) for topic, first in elected.items()}
+    )) for topic, first in elected.items()}

@@ -40,7 +40,8 @@ TIMES = 3
 KINDS = frozenset({
     "partition_led", "shrunk", "sent_leader_and_isr_partition", "sent_update_metadata_partition",
     "isr_record", "all_leaders", "sent_reassignment", "election", "received", "send_failed",
-    "preferred_done", "partition_failed", "shrunk_old", "store_record",
+    "preferred_done", "partition_failed", "shrunk_old", "store_record", "selects_leader",
+    "not_sent",
 })
 """Lines that tell a record with its ISR, an ISR, or whether one replica is in it."""
 
@@ -96,7 +97,7 @@ def find_writes(explorer: Explorer, before: World, troubled: Troubled) -> Troubl
     for partition, mentions in _mentions(explorer, stretch, set(troubled), in_isr).items():
         decided = _decided(explorer, stretch, partition)
         if partition not in born:
-            mentions = _with_base(explorer, before, stretch, partition, mentions, decided)
+            mentions = _with_base(before, stretch, partition, mentions, decided)
         assigned = [simulation.state.assignment(row) for row in simulation.rows_of(partition)]
         replicas = assigned[0].replicas if assigned else ()
         writes += writes_of(stretch, partition, mentions, in_isr, decided, replicas)
@@ -198,6 +199,11 @@ def _mentions(
             if line.kind == "send_failed" and any(
                 mention.leader_epoch > record.leader_epoch for mention in mentions
             ):  # The request was made long ago.
+                if any(
+                    (mention.leader_epoch, mention.isr, mention.ahead)
+                    == (record.leader_epoch, frozenset(record.isr), ahead) for mention in mentions
+                ):
+                    continue
                 sent = _requested(explorer, partition, record.leader_epoch, number)
             bisect.insort(mentions, Mention(
                 sent, frozenset(record.isr), record.leader_epoch, ahead, left, created,
@@ -254,14 +260,13 @@ def _decided(explorer: Explorer, stretch: Stretch, partition: Partition) -> list
 
 
 def _with_base(
-    explorer: Explorer, before: World, stretch: Stretch, partition: Partition,
-    mentions: list[Mention], decided: Sequence[Item],
+    before: World, stretch: Stretch, partition: Partition, mentions: list[Mention],
+    decided: Sequence[Item],
 ) -> list[Mention]:
     """The record at the beginning of the stretch, as far as it is known, and those that follow.
 
     At INFO no line says the record with which a partition is created.
     """
-    simulation = explorer.world.simulation
     base: list[Mention] = []
     for item in decided:
         if item.key[:2] == ("led", "NewPartition"):
@@ -270,14 +275,6 @@ def _with_base(
                 item.event.at, frozenset(first["isr"]), first["leader_epoch"],
                 first["version"] - first["leader_epoch"], created=True,
             )], key=lambda mention: mention.number)
-    for row in simulation.rows_of(partition):
-        starts = simulation.possibility[row].starts
-        if starts and starts[-1].point is stretch.point:
-            start = starts[-1]
-            if start.leader_epoch is None or start.version is None:
-                return mentions
-            return [Mention(stretch.begin, frozenset(start.isr), start.leader_epoch,
-                            start.version - start.leader_epoch), *mentions]
     for row in before.simulation.rows_of(partition):
         leadership = before.simulation.state.leadership(row)
         if leadership is not None and not any(before.simulation.possibility[row].unknown()[:2]):

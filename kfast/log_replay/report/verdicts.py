@@ -61,7 +61,7 @@ SILENT = frozenset({
     "topics_to_delete", "reassign", "reassign_waits",
     "caught_up", "not_caught_up", "reassign_resumed", "delete_unknown", "delete_disabled",
     "assignment_updating", "assignment_stored", "epoch_read",
-    "elects_unclean", "stop_answered", "scheduler_started", "queued_replicas_up",
+    "elects_unclean", "last_isr_kept", "stop_answered", "scheduler_started", "queued_replicas_up",
 })
 """Kinds of lines that announce events: what they say is what is replayed."""
 

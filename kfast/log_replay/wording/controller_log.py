@@ -73,6 +73,8 @@ BROKERS = (
          "request ({request:dump}) to broker {:word}:{:int} (id: {broker:int} rack: {:text}). "
          "Reconnecting to broker."),
     Form(NO_FACTS, "Controller {:int} epoch {:int} fails to send request {:rest}"),
+    Form("not_sent", "Not sending request ({request:dump}) to broker {broker:int}, since it is "
+         "offline."),
 )
 
 TOPICS = (
@@ -123,6 +125,8 @@ TOPICS = (
 PARTITIONS = (
     Form("elects_unclean", "No broker in ISR is alive for {partition:partition}. {:rest}", "",
          "1.0"),
+    Form("last_isr_kept", "Retaining last ISR {broker:int} of partition {partition:partition} "
+         "since unclean leader election is disabled", "", "1.0"),
     Form("replica_states", "Started replica state machine with initial state -> "
          "{states:replica_states}"),
     Form("partition_states", "Started partition state machine with initial state -> "
@@ -173,10 +177,10 @@ PARTITIONS = (
          "{leader_epoch:int}", "", "3.1"),
     Form("shrunk_old", "New leader and ISR for partition {partition:partition} is "
          "{record:any_record}", "", "1.0"),
-    Form("store_record", "Selected new leader and ISR {record:any_record} for offline partition "
+    Form("selects_leader", "Selected new leader and ISR {record:any_record} for offline partition "
          "{partition:partition}", "", "1.0"),
-    Form("store_record", "Cannot remove replica {:int} from ISR of partition {partition:partition} "
-         "since it is not in the ISR. {record:any_record}", "", "1.0"),
+    Form("store_record", "Cannot remove replica {replica:int} from ISR of partition "
+         "{partition:partition} since it is not in the ISR. {record:any_record}", "", "1.0"),
     Form(NO_FACTS, "Updating leader epoch for partition {:rest}"),
     Form("unclean_enabled", "Unclean leader election has been enabled by default", "2.3"),
     Form("unclean_enabled_topic", "Unclean leader election has been enabled for topic "
@@ -248,7 +252,6 @@ BEGINNINGS = (
     "Unregister BrokerModifications handler for ", "Controller {:int} trying to connect to broker ",
     "Controller {:int}'s connection to broker ", "Controller {:int} fails to send a request to ",
     "Creating FeatureZNode ", "Updating FeatureZNode ", "FeatureZNode at path",
-    "Not sending request ",
     "Invoking state change to ", "Broker change listener fired ", "Topic change listener fired ",
     "Partitions reassigned listener fired ", "Reassigned partitions isr change listener fired ",
     "Preferred replica election listener fired ", "These partitions are already undergoing ",
@@ -256,7 +259,7 @@ BEGINNINGS = (
     "Waiting for any successful result ", "Error completing replica leader election ",
     "Error completing preferred replica leader election ", "PreferredReplicaLeaderElection waiting",
     "Skipping preferred replica leader election ", "Skipping adding partitions ",
-    "Removing replica ", "Retaining last ISR ", "Cannot remove replica ", "Updated path ",
+    "Removing replica ", "Cannot remove replica ", "Updated path ",
     "No broker in ISR is alive ", "Some broker in ISR is alive ", "Selected new leader and ISR ",
     "Current leader ", "Partition {:partition} : current leader = ",
     "After leader election, leader ",

@@ -30,7 +30,7 @@ def subjects(line: Statement) -> Iterator[tuple[Partition, dict[str, Any]]]:
             yield from ((p, {"replicas": ids}) for p, ids in lists.items())
     elif kind == "election":
         yield from ((p, fields) for p in fields["partitions"])
-    elif kind == "send_failed":
+    elif kind in ("send_failed", "not_sent"):
         request = fields["request"]
         yield from (
             (p, {"record": record, "api": request.api, "broker": fields["broker"]})

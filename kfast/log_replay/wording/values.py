@@ -243,8 +243,10 @@ class Request(NamedTuple):
 
 _API = re.compile(r"type[=:]\s*(\w+?)(?:Request)?[=,]")
 _DUMPED = re.compile(
-    r"(?:topicName='([\w.-]+)',\s*)?partitionIndex=(\d+),([^()]*(?:\([^()]*\)[^()]*)*)\)"
+    r"(?:(?:topicName='([\w.-]+)',\s*)?partitionIndex=(\d+),|([\w.-]+)-(\d+)=PartitionState\()"
+    r"([^()]*(?:\([^()]*\)[^()]*)*)\)"
 )
+"""A partition in a request; up to 2.3 `t-0=PartitionState(leader=1, ...)`."""
 
 
 def request(text: str) -> Request:
@@ -267,8 +269,9 @@ def _header(text: str, key: str) -> int | None:
 def _dumped(text: str) -> Iterator[tuple[Partition, Record]]:
     """Every `LeaderAndIsrPartitionState(topicName='t', partitionIndex=0, ...)` in a text."""
     for place in _DUMPED.finditer(text):
-        if place[1] and "leader=" in place[3]:
-            yield (place[1], int(place[2])), fields(place[3])
+        topic, number = place[1] or place[3], place[2] or place[4]
+        if topic and "leader=" in place[5]:
+            yield (topic, int(number)), fields(place[5])
 
 
 def received(text: str) -> tuple[Partition, Record]:
