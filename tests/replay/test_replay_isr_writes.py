@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from kfast.log_replay import Replay, replay
-from kfast.log_replay.comparison.facts import REPORTED
+from kfast.log_replay.comparison.facts import REPORTED, WRITTEN
 from kfast.state import Leadership
 from tests.support.log_writer import LoggedController
 from tests.support.states import read_state
 
 pytestmark = pytest.mark.kernels
 
-PROFILES = {"2.8": "zk-2.7", "3.9": "zk-3.9"}
+PROFILES = {"1.1": "zk-1.1", "2.8": "zk-2.7", "3.9": "zk-3.9"}
 NOT_SENT = (
     "WARN [RequestSendThread controllerId={id}] Controller {id} epoch {epoch} fails to send "
     "request (type: UpdateMetadataRequest=, controllerId={id}, controllerEpoch={epoch}, "
@@ -27,6 +27,13 @@ NOT_SENT = (
     "leaderEpoch={record.leader_epoch}, isr={isr}, zkVersion={record.version}, "
     "replicas={replicas}, offlineReplicas=[])], liveBrokers=) to broker b:9092 (id: 2 rack: "
     "null). Reconnecting to broker. (kafka.controller.RequestSendThread)"
+)
+
+
+NOTHING_NEW = (
+    "WARN [Broker id={broker}] Ignoring LeaderAndIsr request from controller 1 with correlation id "
+    "9 epoch {controller_epoch} for partition t-0 since its associated leader epoch {epoch} is not "
+    "higher than the current leader epoch {epoch} (state.change.logger)"
 )
 
 
@@ -56,6 +63,13 @@ class Cluster:
             np.array([record.leader_epoch], np.int32), [isr],
             np.array([record.version], np.int32),
         ))
+
+    def ignore(self, epoch: int, brokers: Sequence[int]) -> None:
+        """Replicas of t-0 say that they have heard of the leader epoch of a request before."""
+        for broker in brokers:
+            self.logged.log.write(broker, "state-change", NOTHING_NEW.format(
+                broker=broker, epoch=epoch, controller_epoch=self.logged.state.controller_epoch,
+            ))
 
     @contextmanager
     def unlogged(self) -> Iterator[None]:
@@ -150,3 +164,20 @@ def test_a_request_that_is_not_sent_names_what_a_leader_changed(tmp_path):
     assert [(row["subject"], row["kind"], row["logged"]) for row in adopted] == [
         ("t-0", "isr", "[2]"), ("t-0", "version", "1")
     ]
+
+
+@pytest.mark.parametrize(("brokers", "expected", "is_adopted"), [
+    ([2, 3], [], True), ([2], [("leader epoch", "t-0")], False),
+])
+def test_who_is_gone_may_have_left_the_isr_before(brokers, expected, is_adopted, tmp_path):
+    """Up to 2.1 the others are asked all the same, and say so where no epoch was raised.
+
+    A removal raises it, so one line is denied by the event; two are believed. Seen on 1.1.1.
+    """
+    cluster = Cluster("1.1", [[2, 3, 4]])
+    cluster.logged.change_brokers(failed=[4])
+    cluster.ignore(0, brokers)
+    found = cluster.replayed(tmp_path)
+    assert wrong(found) == expected
+    reasons = {row["reason"] for row in found.facts.to_pylist() if row["verdict"] == "adopted"}
+    assert (WRITTEN in reasons) == is_adopted

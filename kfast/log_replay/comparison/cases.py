@@ -20,6 +20,9 @@ LEADS = {
 }
 """Whether the request that a line is about makes its broker the leader."""
 
+NOTHING_NEW = frozenset({"same_epoch", "old_epoch"})
+"""Lines about a request with a leader epoch that their broker has heard of before."""
+
 
 class Case(NamedTuple):
     """A line, what it says of a partition, and a row of that partition.
@@ -75,6 +78,9 @@ class Case(NamedTuple):
              if line.kind not in LEADS or _fits(item, line.kind, broker)]
             for of in (self.fields, NO_CONTROLLER)
         )), [])
+        if line.kind in NOTHING_NEW and kind == "leader_and_isr":  # StopReplica raises none.
+            own = [item for item in requests if item.key[1] == broker]
+            requests = list(filter(self._brings_nothing, own)) or own[-1:] or requests
         used = self.brokers.rows[self.row].used.get(broker, ())
 
         def score(item: Item) -> tuple[int, ...]:
@@ -86,6 +92,20 @@ class Case(NamedTuple):
             and item.agreement(logged) == len(logged)
         )
         return next(best, None) or max(requests, key=score, default=None)
+
+    def _brings_nothing(self, request: Item) -> bool:
+        """Whether a broker has heard of as high a leader epoch as a request has, or may have.
+
+        A new controller may tell it what the one before has told it last.
+        """
+        epoch, starts = request.fields["leader_epoch"], self.simulation.possibility[self.row].starts
+        return request.event.kind == "failover" or any(
+            (start.leader_epoch or 0) >= epoch for start in starts
+        ) or any(
+            item.key[1] == self.broker and item.order < request.order
+            and item.fields["leader_epoch"] >= epoch
+            for item in self.simulation.items_of(self.row, request.key[0])
+        )
 
     def from_before(self, kind: str) -> Item | None:
         """A request from before the log goes on: it carried the record as it is since then."""

@@ -97,12 +97,16 @@ def _candidates(
     )
     earlier = [at for at in range(1, place) if _may_elect(events[at])]
     for at in dict.fromkeys((place, *earlier[-1:])):  # It may have read the record already.
-        if at > 0:
+        if at == 0:
+            continue
+        left = _left(explorer, events[at], partitions)
+        for gone in ({}, left) if left else ({},):
             yield _event("isr_written", events, at, events[at].time - 1, events[at].at, {
-                "updates": {p: _next_isr(events[at:], p) for p in sorted(partitions)},
+                "updates": {p: None if gone else _next_isr(events[at:], p)
+                            for p in sorted(partitions)},
+                "left": gone, "reason": WRITTEN,
                 "ahead": look_ahead(explorer.statements, explorer.cluster.lines, events[at].at,
                                     partitions),
-                "reason": WRITTEN,
             }), at
     for leader, led in _leaders(explorer, number, partitions).items():
         answered = _after_request(explorer, stretch, number, leader)
@@ -112,6 +116,21 @@ def _candidates(
             yield _event("dir_answer", events, answered, time, at, {
                 "broker": leader, "partitions": tuple(sorted(led)), "reason": ANSWER,
             }), answered
+
+
+def _left(
+    explorer: Explorer, event: LogEvent, partitions: set[Partition]
+) -> dict[Partition, set[int]]:
+    """Replicas that may have been out of the ISRs before an event.
+
+    Their brokers are gone then, or are to be elected as preferred replicas.
+    """
+    if event.kind == "election":
+        simulation = explorer.world.simulation
+        return {life.possibility.partition: {simulation.preferred(life.row)}
+                for life in explorer.world.lives(partitions) if life.row is not None}
+    gone = {*event.fields.get("deleted", ()), *event.fields.get("bounced", ())}
+    return dict.fromkeys(partitions, gone) if event.kind == "brokers" and gone else {}
 
 
 def _may_elect(event: LogEvent) -> bool:
