@@ -331,6 +331,27 @@ def test_a_failed_deletion_is_told_by_its_transitions(tmp_path):
     assert "brokers failed to delete replicas" in found.timeline["what"].to_pylist()
 
 
+def test_replicas_that_are_dead_when_their_deletion_starts_are_no_answer(tmp_path):
+    """Up to 2.1 lines say that they fail: of brokers that are gone. Seen on 1.1.1.
+
+    Kafka 1.1, TopicDeletionManager.scala, `startReplicaDeletion`.
+    """
+    state = read_state(BEFORE, brokers=[1, 2, 3, 4], controller_id=-1)
+    logged = LoggedController(state, "1.1")
+    logged.fail_over(1)
+    logged.create_topics({"a": [[2, 3, 4], [3, 4, 2]]})
+    logged.change_brokers(failed=[4])
+    logged.delete(["a"])
+    logged.acknowledge(["a"])
+    logged.change_brokers(started=[4])
+    found = replay(at_info(logged, tmp_path), profile="zk-1.1")
+    assert [str(one) for one in found.contradictions] == []
+    failed = [row for row in found.facts.to_pylist() if row["logged"].endswith(" fails")]
+    assert [(row["subject"], row["verdict"]) for row in failed] == [
+        ("a-0", "predicted"), ("a-1", "predicted")
+    ]
+
+
 def test_what_ends_a_deletion_is_no_answer_of_a_broker(tmp_path):
     """The line that deletions go on is written in the millisecond of the next answer.
 

@@ -366,6 +366,8 @@ class _Writer:
         halted = self._halted(batch, resumed)
         if not failures and resumed is not None:
             failures = refused_results(self.statements, batch)
+            if not self.guess.registered.issuperset(broker for *_, broker in failures):
+                failures = {}  # Replicas that are dead when a deletion starts, all at once.
         if event is not None and event.kind in MOVES and any(
             replica[:2] in _reassigned(event) for replica in failures
         ):
