@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.kernels, pytest.mark.slow]
 CLUSTERS = sorted((Path(__file__).parents[1] / "support/data/live_faults").glob("*.tar.xz"))
 
 WRONG = {
-    "0.10.2.2-12-info": (1, 0), "0.10.2.2-301-info": (3, 1), "0.11.0.3-12-info": (1, 0),
+    "0.10.2.2-12-info": (1, 0), "0.10.2.2-301-info": (3, 1),
     "0.11.0.3-208-info": (1, 0), "1.1.1-12-info": (4, 3), "1.1.1-304-info": (10, 7),
     "2.0.1-12-info": (2, 0), "2.0.1-305-info": (6, 8), "2.2.2-12-info": (1, 3),
     "2.3.1-12-info": (10, 1), "2.4.1-12-info": (2, 0), "2.6.3-12-info": (2, 0),

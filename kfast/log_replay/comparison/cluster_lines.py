@@ -173,6 +173,8 @@ def _ineligible(simulation: Simulation) -> set[str]:
     Replicas that a new controller is asked to add are read later.
     """
     names, live = set(simulation.moving_at_start), _live(simulation)
+    if simulation.controller.profile.batch_per_partition:  # Up to 1.0 others are dropped before.
+        names &= _topics(simulation)
     targets = simulation.ran[-1].event.fields.get("targets", ()) if simulation.ran else ()
     for row, possibility in enumerate(simulation.possibility):
         assigned = simulation.state.assignment(row)
