@@ -177,7 +177,7 @@ def test_who_is_gone_may_have_left_the_isr_before(brokers, expected, is_adopted,
     cluster = Cluster("1.1", [[2, 3, 4]])
     cluster.logged.change_brokers(failed=[4])
     cluster.ignore(0, brokers)
-    found = cluster.replayed(tmp_path)
-    assert wrong(found) == expected
-    reasons = {row["reason"] for row in found.facts.to_pylist() if row["verdict"] == "adopted"}
+    outcome = cluster.replayed(tmp_path)
+    assert wrong(outcome) == expected
+    reasons = {row["reason"] for row in outcome.facts.to_pylist() if row["verdict"] == "adopted"}
     assert (WRITTEN in reasons) == is_adopted

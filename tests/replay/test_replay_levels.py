@@ -344,9 +344,9 @@ def test_replicas_that_are_dead_when_their_deletion_starts_are_no_answer(tmp_pat
     logged.delete(["a"])
     logged.acknowledge(["a"])
     logged.change_brokers(started=[4])
-    found = replay(at_info(logged, tmp_path), profile="zk-1.1")
-    assert [str(one) for one in found.contradictions] == []
-    failed = [row for row in found.facts.to_pylist() if row["logged"].endswith(" fails")]
+    outcome = replay(at_info(logged, tmp_path), profile="zk-1.1")
+    assert [str(one) for one in outcome.contradictions] == []
+    failed = [row for row in outcome.facts.to_pylist() if row["logged"].endswith(" fails")]
     assert [(row["subject"], row["verdict"]) for row in failed] == [
         ("a-0", "predicted"), ("a-1", "predicted")
     ]

@@ -65,12 +65,12 @@ def _stored(case: Case) -> list[Check]:
     simulation, row, logged = case.simulation, case.row, case.fields["record"].stated()
     events = {id(ran.event) for ran in simulation.window(case.line.entry.time, case.term)}
     stored = simulation.stored_record(row)
-    found = [
+    records = [
         item.fields for kind in ("led", "shrunk") for item in simulation.items_of(row, kind)
         if id(item.event) in events
     ] + ([] if stored is None else [vars(stored)])
     return checks_of(logged, max(
-        found, key=lambda fields: sum(fields.get(n) == v for n, v in logged.items()), default=None
+        records, key=lambda record: sum(record.get(n) == v for n, v in logged.items()), default=None
     ))
 
 
@@ -99,9 +99,9 @@ def _sent_told(case: Case) -> list[Check]:
     return checks
 
 
-def _requested(logged: dict[str, Any], found: dict[str, Any] | None) -> list[Check]:
+def _requested(logged: dict[str, Any], predicted: dict[str, Any] | None) -> list[Check]:
     """A record in a request; while its topic is being deleted epoch and version are always 0."""
-    checks = checks_of(logged, found)
+    checks = checks_of(logged, predicted)
     if logged["leader"] != LEADER_DURING_DELETE:
         return checks
     return [
@@ -130,8 +130,8 @@ def _not_received(case: Case) -> list[Check]:
     items = list(case.simulation.requests(
         case.row, kind, broker, time, unsent=case.line.kind == "not_sent"
     ))
-    found = max(reversed(items), key=lambda item: item.agreement(logged), default=None)
-    return _requested(logged, None if found is None else found.fields)
+    request = max(reversed(items), key=lambda item: item.agreement(logged), default=None)
+    return _requested(logged, None if request is None else request.fields)
 
 
 # --- states ---------------------------------------------------------------------------------------
