@@ -16,6 +16,7 @@ from kfast.log_replay.terms.terms import find_terms
 from kfast.log_replay.wording.statements import understand
 from kfast.replay_results.verdicts import ADOPTED, PREDICTED
 from tests.replay.test_replay_levels import all_at_info
+from tests.support.cut_logs import STAMP
 from tests.support.log_writer import LoggedController
 from tests.support.states import read_state
 
@@ -196,6 +197,46 @@ def test_a_broker_that_registers_again_may_have_been_restarted():
     assert side.fresh[3] is True
     side.register(3, 60_000)
     assert side.fresh[3] is None
+
+
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_a_broker_that_restarts_in_a_hole_has_another_epoch_afterwards(version, tmp_path):
+    """The controller is the same, and lists all brokers when the next one starts."""
+    logged = controller(version, CALM)
+    logged.fail_over(4)
+    logged.change_brokers(failed=[1])
+    with hole(logged):
+        logged.change_brokers(failed=[3])
+        logged.change_brokers(started=[3])
+    for _ in range(2):
+        logged.change_brokers(started=[1])
+        logged.change_brokers(failed=[1])
+    logged.log.save(tmp_path)
+    found = replay(tmp_path)
+    assert [str(one) for one in found.contradictions] == []
+    epochs = facts(found, "broker epoch", "broker 3")
+    assert ("1", ADOPTED) in epochs
+    assert epochs[-1] == ("1", PREDICTED)
+
+
+def test_a_failover_that_is_under_way_lists_the_states_of_replicas(tmp_path):
+    """Up to 2.x those of brokers that are gone are ineligible for deletion, then. Seen on 2.1.1."""
+    logged = controller("2.0")
+    logged.fail_over(4)
+    logged.change_brokers(failed=[1])
+    files = logged.log.files
+    with hole(logged):
+        logged.change_brokers(failed=[3])
+    before = {name: len(lines) for name, lines in files.items()}
+    logged.fail_over(2)
+    listing = next(line for line in files["broker-2/controller.log"] if "Started replica" in line)
+    for name, lines in files.items():
+        since = before.get(name, 0)
+        lines[since:] = [line for line in lines[since:] if line >= listing[: len(STAMP)]]
+    logged.change_brokers(started=[3])
+    logged.log.save(tmp_path)
+    found = replay(tmp_path)
+    assert [str(one) for one in found.contradictions] == []
 
 
 def test_brokers_may_have_heard_anything_in_a_hole():

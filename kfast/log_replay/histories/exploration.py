@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
-from kfast.log_replay.comparison.worlds import copy_of
+from kfast.log_replay.comparison.worlds import World, copy_of
 from kfast.log_replay.engine.rows import Possibility
 from kfast.log_replay.events.events import LogEvent, is_hole
 from kfast.log_replay.histories.alternative_records import (
@@ -12,7 +13,7 @@ from kfast.log_replay.histories.alternative_records import (
     try_orders,
     try_others,
 )
-from kfast.log_replay.histories.explorer import Explorer
+from kfast.log_replay.histories.explorer import Explorer, Troubled
 from kfast.log_replay.histories.isr_writes import find_writes
 from kfast.log_replay.histories.stretches import FEW_LINES, Stretch, go_through
 from kfast.log_replay.histories.unlogged_events import find_hidden
@@ -55,13 +56,27 @@ def _go(explorer: Explorer) -> None:
         explorer.world = explorer.begin_again(before, set(explorer.everywhere()))
         _go_again(explorer, stretch)
         troubled = explorer.choose()
-    for find in (try_orders, find_writes, find_hidden, *([try_others] if explorer.first else [])):
+    for find in _finders(explorer):
         if troubled:
             troubled = find(explorer, before, troubled)
     explorer.known.update(troubled)
     for row, trace in explorer.world.traces.items():
         if trace.checks:
             explorer.unheard.discard(explorer.world.simulation.possibility[row].partition)
+
+
+def _finders(explorer: Explorer) -> list[Callable[[Explorer, World, Troubled], Troubled]]:
+    """Searches for what explains the lines of a stretch, in turn.
+
+    Before the record that a hole has left is known, no later write helps: so they are looked for
+    once more.
+    """
+    finders = [try_orders, find_writes, find_hidden]
+    if explorer.first:
+        finders.append(try_others)
+        if is_hole(explorer.stretch.point):
+            finders.append(find_writes)
+    return finders
 
 
 def _made_again(explorer: Explorer, point: LogEvent) -> set[Partition]:

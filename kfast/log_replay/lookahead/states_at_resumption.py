@@ -1,7 +1,8 @@
 """What a controller goes on with where its log begins, or goes on after a hole.
 
 Its first transition of a replica names the state before, the last one of an event that is under way
-the state after it; what it does with topics tells which are being deleted by then.
+the state after it, and a failover that is under way may still list them all; what it does with
+topics tells which are being deleted by then.
 """
 
 from __future__ import annotations
@@ -69,6 +70,11 @@ def _note(
             known.update(fields["topics"])
         elif kind == "deletion_handled":
             queued.update(set(fields["topics"]) - known)
+        elif kind == "replica_states" and number < end:
+            for (topic, index, replica), name in fields["states"].items():
+                if name in REPLICA_STATE_NAMES:
+                    state = ReplicaState(REPLICA_STATE_NAMES.index(name))
+                    first.setdefault(((topic, index), replica), (state, number))
         elif kind in MOVED and fields["partition"][0] not in known:
             key, is_under_way = (fields["partition"], fields["replica"]), number < end
             name = fields["after" if is_under_way and kind == "replica_moved" else "before"]

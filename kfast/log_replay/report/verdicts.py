@@ -441,15 +441,20 @@ def _reported(
 def _true_epochs(
     cluster: Cluster, statements: Sequence[Statement]
 ) -> dict[int, dict[int, int]]:
-    """Epoch of every broker at each line that lists them: what most lines of a registration say."""
+    """Epoch of every broker at each line that lists them: what most lines of a registration say.
+
+    In a hole it may have registered again.
+    """
     runs: dict[int, list[list[tuple[int, int]]]] = {}
     last_term: Term | None = None
+    holes = [event.at for event in reversed(cluster.events) if is_hole(event)]
     for number in cluster.lines:
         line = statements[number]
         term = cluster.term_of.get(number, last_term)
         if term is not None and last_term is not None and term.start < last_term.start:
             continue  # A sender ends later than its controller: it has the epochs from then.
-        if term is not last_term and term is not None and not term.follows:
+        while holes and holes[-1] <= number:
+            holes.pop()
             for some in runs.values():
                 some.append([])
         last_term = term
