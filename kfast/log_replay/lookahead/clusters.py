@@ -746,4 +746,5 @@ def _learn_births(statements: Sequence[Statement], cluster: Cluster) -> None:
         first = bisect.bisect_right(starts, absent[-1]) if absent else 0
         if made.get(partition[0], mentioned[partition]) < mentioned[partition]:
             first = latest  # Its topic was made without it, so it was added in a hole.
-        cluster.births[partition] = points[min(first, latest)]
+        if first <= latest:
+            cluster.births[partition] = points[first]
