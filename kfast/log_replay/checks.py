@@ -37,7 +37,7 @@ _SETS = frozenset({"isr", "adding", "removing"})
 
 def agrees(check: Check) -> bool:
     """Whether a check's values are the same; an ISR is a set."""
-    if check.predicted is MISSING:
+    if check.predicted is MISSING or check.predicted is None:
         return False
     if check.field in _SETS:
         return set(check.logged) == set(check.predicted)

@@ -17,6 +17,7 @@ from kfast.log_replay.wording.statements import understand
 from kfast.replay_results.verdicts import ADOPTED, PREDICTED
 from tests.replay.test_replay_levels import all_at_info
 from tests.support.cut_logs import STAMP
+from tests.support.log_forms import PROFILES
 from tests.support.log_writer import LoggedController
 from tests.support.states import read_state
 
@@ -29,6 +30,12 @@ CLUSTER = """
     risky-0    3,2    3,2    3       2      ONLINE
 """
 CALM = "\n".join(CLUSTER.splitlines()[:-2])
+HALTED = """
+    partition  ar   isr  leader  epoch  state
+    wide-0     2,3  2,3  2       2      ONLINE
+    wide-1     3,1  3,1  3       2      ONLINE
+    calm-0     1,3  1,3  1       2      ONLINE
+"""
 HOUR_MS = 3_600_000
 
 
@@ -237,6 +244,44 @@ def test_a_failover_that_is_under_way_lists_the_states_of_replicas(tmp_path):
     logged.log.save(tmp_path)
     found = replay(tmp_path)
     assert [str(one) for one in found.contradictions] == []
+
+
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_a_record_changes_in_a_hole_whose_topic_another_partition_halts(version, tmp_path):
+    """A topic is deleted as a whole: not before broker 2 is back. Seen on 3.9.1."""
+    logged = controller(version, HALTED)
+    logged.fail_over(4)
+    logged.change_brokers(failed=[2])
+    logged.delete(["wide"])
+    with hole(logged):
+        logged.fail_over(1)
+        logged.change_brokers(failed=[3])
+        logged.change_brokers(started=[3])
+    logged.fail_over(4)
+    logged.change_brokers(started=[2])
+    logged.acknowledge(["wide"])
+    logged.log.save(tmp_path)
+    found = replay(tmp_path)
+    assert [str(one) for one in found.contradictions] == []
+    assert ("5", ADOPTED) in facts(found, "leader epoch", "wide-1")
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.8", "3.9"])
+def test_the_log_of_a_controller_begins_later_than_those_of_brokers(version, tmp_path):
+    """Seen on 2.1.1."""
+    logged = controller(version, CALM)
+    logged.fail_over(4)
+    logged.change_brokers(failed=[3])
+    logged.change_brokers(started=[3])
+    for name, lines in logged.log.files.items():
+        if name.startswith("broker-4/"):
+            lines.clear()
+    logged.change_brokers(failed=[2])
+    logged.change_brokers(started=[2])
+    logged.log.save(tmp_path)
+    found = replay(tmp_path, profile=PROFILES[version])
+    assert [str(one) for one in found.contradictions] == []
+    assert set(found.unknown_reasons) == {ABSENT}
 
 
 def test_brokers_may_have_heard_anything_in_a_hole():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from kfast.log_replay import Replay, replay
-from kfast.log_replay.comparison.facts import REPORTED, WRITTEN
+from kfast.log_replay.comparison.facts import REMEMBERED, REPORTED, WRITTEN
 from kfast.state import Leadership
 from tests.support.log_writer import LoggedController
 from tests.support.states import read_state
@@ -164,6 +164,21 @@ def test_a_request_that_is_not_sent_names_what_a_leader_changed(tmp_path):
     assert [(row["subject"], row["kind"], row["logged"]) for row in adopted] == [
         ("t-0", "isr", "[2]"), ("t-0", "version", "1")
     ]
+
+
+@pytest.mark.parametrize("version", ["1.1", "2.8", "3.9"])
+def test_a_request_that_is_not_sent_may_be_from_before_the_log(version, tmp_path):
+    """Seen on 2.1.1."""
+    cluster = Cluster(version, [[2, 3, 4]])
+    for lines in cluster.logged.log.files.values():
+        lines.clear()
+    cluster.fail_to_send(cluster.record())
+    cluster.logged.change_brokers(failed=[4])
+    found = cluster.replayed(tmp_path)
+    assert wrong(found) == []
+    assert ("t-0", "isr", REMEMBERED) in {
+        (row["subject"], row["kind"], row["reason"]) for row in found.facts.to_pylist()
+    }
 
 
 @pytest.mark.parametrize(("brokers", "expected", "is_adopted"), [

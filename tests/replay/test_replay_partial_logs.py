@@ -20,7 +20,8 @@ from kfast.log_replay.steps import Steps
 from kfast.log_replay.terms.terms import find_terms
 from kfast.log_replay.wording.statements import understand
 from kfast.replay_results.verdicts import ADOPTED, CONTRADICTED, PREDICTED, UNKNOWN
-from tests.replay.test_replay_random import tell_at_random
+from tests.replay.test_replay_random import RandomStory, tell_at_random
+from tests.support.cut_logs import cut
 from tests.support.log_forms import PROFILES
 from tests.support.log_writer import LoggedController
 from tests.support.states import read_state
@@ -378,6 +379,18 @@ def test_a_deletion_that_has_started_before_the_log_is_answered(tmp_path):
     tell_at_random("2.8", Random(11)).log.save(tmp_path / "whole")
     begin_at(tmp_path / "whole", tmp_path / "rest", 0.399)
     assert replay(tmp_path / "rest").counts["missing"] == 0
+
+
+@pytest.mark.parametrize(("version", "kind", "seed"), [
+    pytest.param("1.0", "hole of one", 0, id="a topic that the next controller does not list"),
+    pytest.param("1.0", "hole", 3, id="the first line after it does not say who writes it"),
+])
+def test_a_part_is_missing_of_the_logs_that_random_events_wrote(version, kind, seed, tmp_path):
+    RandomStory(version, Random(seed), n_most=4).tell().log.save(tmp_path / "complete")
+    cut(tmp_path / "complete", tmp_path / "rest", kind, Random(31 * seed + len(kind)))
+    found = replay(tmp_path / "rest")
+    assert [str(one) for one in found.contradictions] == []
+    assert found.counts["predicted"] > 3 * found.counts["unknown"]
 
 
 @pytest.mark.parametrize(("version", "seed", "share"), [

@@ -131,6 +131,9 @@ def _not_received(case: Case) -> list[Check]:
         case.row, kind, broker, time, unsent=case.line.kind == "not_sent"
     ))
     request = max(reversed(items), key=lambda item: item.agreement(logged), default=None)
+    ran = case.simulation.ran
+    if request is None and ran and not ran[-1].event.term.opened:  # Made before the log begins.
+        return [Check(name, value, None) for name, value in logged.items()]
     return _requested(logged, None if request is None else request.fields)
 
 

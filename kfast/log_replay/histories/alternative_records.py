@@ -7,6 +7,7 @@ it may have become is simulated side by side, and the lines choose.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -34,7 +35,7 @@ TOGETHER, MANY = 0.8, 3
 
 def try_others(explorer: Explorer, before: World, troubled: Troubled) -> Troubled:
     """Simulate partitions again, with all that their records may have become, and choose."""
-    world = before.only({*troubled, *explorer.companions(before)})
+    world = before.only({*troubled, *explorer.companions(before, troubled)})
     stretch = explorer.stretch
     parents = {
         possibility.partition: dataclasses.replace(
@@ -50,6 +51,7 @@ def try_others(explorer: Explorer, before: World, troubled: Troubled) -> Trouble
         for row, possibility in enumerate(world.simulation.possibility)
         if possibility.partition in explorer.unheard and possibility.partition in parents
     }))
+    _complete_topics(explorer, world)
     for possibility in world.simulation.possibility:
         parent = parents.get(possibility.partition, possibility)
         if possibility.partition in together and possibility.number != parent.number:
@@ -57,6 +59,26 @@ def try_others(explorer: Explorer, before: World, troubled: Troubled) -> Trouble
     go_through(world, stretch, stretch.lines_about(parents), set(parents))
     explorer.merge(world, set(parents))
     return explorer.choose()
+
+
+def _complete_topics(explorer: Explorer, world: World) -> None:
+    """Give each possibility its topic's other partitions, where that is being deleted.
+
+    Every possibility is of a topic of its own. A topic is deleted as a whole: what halts it may be
+    a replica of another partition. These copies are in no competition.
+    """
+    simulation = world.simulation
+    rows, places = simulation.state.to_tables().partitions.to_pylist(), simulation.places()
+    added = []
+    for possibility in simulation.possibility:
+        topic, number = possibility.partition[0], possibility.number
+        for row, other in enumerate(simulation.possibility if number else ()):
+            if topic in explorer.deleting and other.partition[0] == topic and not other.number and (
+                other.partition != possibility.partition and row in places
+            ):
+                copied = dataclasses.replace(other, number=number, cost=math.inf)
+                added.append((copied, {**rows[places[row]], "topic": copied.topic}))
+    world.rebuild(set(), added)
 
 
 def try_orders(explorer: Explorer, before: World, troubled: Troubled) -> Troubled:

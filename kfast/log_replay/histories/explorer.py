@@ -363,19 +363,23 @@ class Explorer:
 
     # --- trying out events ----------------------------------------------------------------------
 
-    def companions(self, before: World) -> set[Partition]:
-        """Partitions that what is predicted of others depends on, while topics are being deleted.
+    def companions(self, before: World, partitions: Iterable[Partition]) -> set[Partition]:
+        """Partitions that what is predicted of some depends on, while topics are being deleted.
 
-        Up to 1.1 each request names all that is to be deleted. Where no line says which broker
-        answers, all that are to answer may have.
+        A topic is deleted as a whole. Up to 1.1 each request names all that is to be deleted; where
+        no line says which broker answers, all that are to answer may have.
         """
         events = self.stretch.events
         answers_next = any("halted" in event.fields for event in events)
         deletes = before.simulation.state.any_queued or any(
             event.kind == "delete" or event.fields.get("to_delete") for event in events
         )
-        names_all = before.simulation.controller.profile.metadata_has_deleted
-        return set(self.everywhere()) if deletes and (answers_next or names_all) else set()
+        if not deletes:
+            return set()
+        if answers_next or before.simulation.controller.profile.metadata_has_deleted:
+            return set(self.everywhere())
+        topics = {topic for topic, _ in partitions}
+        return {partition for partition in self.everywhere() if partition[0] in topics}
 
     def begin_again(self, before: World, partitions: set[Partition]) -> World:
         """The world at the beginning of a stretch, with what was chosen there for partitions."""

@@ -111,7 +111,8 @@ def find_writes(explorer: Explorer, before: World, troubled: Troubled) -> Troubl
         some = {write.partition for write in writes} | doubted
         if not some:
             return troubled
-        world = explorer.begin_again(before, (some | explorer.companions(before)) - (some & born))
+        earlier_ones = (some | explorer.companions(before, some)) - (some & born)
+        world = explorer.begin_again(before, earlier_ones)
         explorer.add(world, stretch.point, [Possibility(p, 0) for p in sorted(some & born)])
         trial = stretch.with_events(_with_writes(stretch.events, writes, earlier))
         with _left_out(unnamed, doubted):

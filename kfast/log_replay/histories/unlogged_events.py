@@ -200,7 +200,7 @@ def _try(
     named = NAMES[event.kind]
     for _ in range(2):
         some = set(event.fields[named])
-        world = explorer.begin_again(before, some | explorer.companions(before))
+        world = explorer.begin_again(before, some | explorer.companions(before, some))
         go_through(world, trial, trial.lines_about(some), some)
         gains = {p: wrong[p] - left for p, left in explorer.n_wrong(world, some).items()}
         helped = {p for p in some if gains[p] > 1}

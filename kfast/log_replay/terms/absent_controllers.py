@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from kfast.log_replay.terms.terms import STALE_MS, Term
+from kfast.log_replay.terms.terms import STALE_MS, Term, hides_isr_changes
 from kfast.log_replay.terms.uncovered_lines import SEPARATE_MS
 from kfast.log_replay.wording.forms import Statement
 
@@ -33,9 +33,9 @@ def find_absent_controller_lines(
         Of the controllers that are here.
     """
     lines: dict[int, list[int]] = {}
-    own: dict[tuple[int, int | None], list[Term]] = {}
+    own: dict[tuple[int, int | None], list[tuple[int, Term]]] = {}
     for term in terms:
-        own.setdefault((term.controller, term.epoch), []).append(term)
+        own.setdefault((term.controller, term.epoch), []).append((_since(statements, term), term))
     pairs: dict[int, Pair] = {}
     for number, line in enumerate(statements):
         if line.actor == "broker" and line.actor_id is not None:
@@ -53,13 +53,23 @@ def find_absent_controller_lines(
     return found
 
 
-def _is_here(time: int, terms: Iterable[Term]) -> bool:
+def _since(statements: Sequence[Statement], term: Term) -> int:
+    """From when on a controller's own log may be held to what brokers received from it.
+
+    Where it tells of requests, its first line is not long after the first one.
+    """
+    if term.since is not None:
+        return term.since
+    is_late = not term.opened and not hides_isr_changes(statements, term)
+    return term.start - (SEPARATE_MS if is_late else STALE_MS)
+
+
+def _is_here(time: int, terms: Iterable[tuple[int, Term]]) -> bool:
     """Whether one of some terms was not long ago, and its controller.log is here."""
     return any(
-        (term.start - STALE_MS if term.since is None else term.since) <= time
-        <= (term.end + STALE_MS if term.until is None else term.until)
+        since <= time <= (term.end + STALE_MS if term.until is None else term.until)
         and not any(begin + SEPARATE_MS < time < end for begin, end in term.holes)
-        for term in terms
+        for since, term in terms
     )
 
 

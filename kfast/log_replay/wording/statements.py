@@ -29,11 +29,13 @@ def understand(logs: Logs, steps: Steps) -> tuple[list[Statement], Mapping[Form,
     used: Counter[Form] = Counter()
     statements = []
     writers: dict[int, int] = {}
+    first_writers: dict[int, int] = {}
     selected: dict[tuple[int, Partition], Statement] = {}
     for entry in steps.over(logs.entries):
         statement, form = read_statement(entry, logs.kinds[entry.file])
         if statement.actor == "controller" and statement.actor_id is not None:
             writers[entry.file] = statement.actor_id
+            first_writers.setdefault(entry.file, statement.actor_id)
         elif statement.kind in UNSIGNED and not statement.actor:
             statement.actor, statement.actor_id = "controller", writers.get(entry.file)
         if statement.kind == "selects_leader":
@@ -41,6 +43,9 @@ def understand(logs: Logs, steps: Steps) -> tuple[list[Statement], Mapping[Form,
         statements.append(statement)
         if form is not None:
             used[form] += 1
+    for statement in statements:
+        if statement.kind in UNSIGNED and statement.actor_id is None:  # Its file begins with it.
+            statement.actor_id = first_writers.get(statement.entry.file)
     return statements, used
 
 
