@@ -6,6 +6,8 @@ begins at -1 when the process starts; a line tells the epoch it had before.
 
 from __future__ import annotations
 
+import copy
+import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -99,10 +101,9 @@ class BrokerSide:
 
     def register(self, broker: int, time: int) -> None:
         """A broker registers; whether its process was restarted may not be known."""
-        started = self.started.get(broker)
-        if started is None or time - started > RESTART_MS or (
-            self.registered_at.get(broker, started - 1) >= started  # It has registered since.
-        ):
+        started = self.started.get(broker, -math.inf)
+        has_registered = self.registered_at.get(broker, -math.inf) >= started
+        if has_registered or time - started > RESTART_MS:
             self.fresh[broker] = None
         self.registered_at[broker] = time
 
@@ -131,11 +132,12 @@ class BrokerSide:
         registered = self.registered_at.get(broker, 0)
 
         def came(item: Item) -> bool:
-            earlier = item.time >= since and (now is None or item.order < now.order)
             of_another = now is not None and item.event.term is not now.event.term
-            if of_this_term and (of_another or item.time < registered):
-                return False
-            return item.key[1] == broker and earlier and not item.fields.get("unsent")
+            return (
+                item.key[1] == broker and item.event.time >= since
+                and (now is None or item.order < now.order) and not item.fields.get("unsent")
+                and not (of_this_term and (of_another or item.event.time < registered))
+            )
 
         led = next((
             item for item in reversed(simulation.items_of(row, "leader_and_isr")) if came(item)
@@ -147,20 +149,15 @@ class BrokerSide:
         ), None)
         if dropped is not None and (led is None or led.order < dropped.order):
             return NEVER  # The broker drops the partition with all that it remembers.
-        last = None if led is None else heard(led)
         known = self.rows[row].heard.get(broker)
-        if last is not None and (known is None or last.leader_epoch > known.leader_epoch):
-            return last
+        if led is not None and (known is None or led.fields["leader_epoch"] > known.leader_epoch):
+            return heard(led)
         if known is not None:
             return known
         created = not possibility.is_old and (
             possibility.creation is None or possibility.creation.time >= self.hole_ended
         )
         return NEVER if fresh or created else None
-
-    def forget(self, row: int) -> None:
-        """A row is another partition from now on."""
-        self.rows.pop(row, None)
 
     def move_rows(self, moved: dict[int, int]) -> None:
         """Rows have new numbers; those that have none are forgotten."""
@@ -169,11 +166,10 @@ class BrokerSide:
 
     def copy(self) -> BrokerSide:
         """Make an independent copy."""
-        other = BrokerSide()
+        other = copy.copy(self)
         for name in ("fresh", "started", "registered_at"):
             setattr(other, name, dict(getattr(self, name)))
-        other.hole_ended = self.hole_ended
-        other.rows.update((row, memory.copy()) for row, memory in self.rows.items())
+        other.rows = defaultdict(RowMemory, {row: one.copy() for row, one in self.rows.items()})
         return other
 
 

@@ -413,7 +413,7 @@ def test_a_request_to_a_broker_that_is_gone_is_logged(simulation):
     run(simulation, event("reassign", 2, targets={("t", 0): (3, 1)}))
     fields = simulation.take(0, ("leader_and_isr", 3), 2, id(simulation.ran[-1].event.term))
     assert fields["leader_epoch"] == 6
-    assert not list(simulation.requests(0, "leader_and_isr", 3, 9))
+    assert not list(simulation.requests(0, "leader_and_isr", 3))
 
 
 def test_a_record_that_is_only_taken_over_is_stored_as_its_leader_wrote_it():
@@ -424,7 +424,7 @@ def test_a_record_that_is_only_taken_over_is_stored_as_its_leader_wrote_it():
     start = Start(first, "", 1, (1, 2), (1, 2), 5, 7, 4)
     made.rebuild(set(), [(possibility, with_states(row_of(possibility, start), {1, 2, 3}))])
     run(made, first)
-    write_isr(made, 0, (1,), 8)
+    write_isr(made, 0, (1,))
     run(made, LogEvent("failover", 1, 0, {"registered": {1: 0, 3: 0}}, Term(3, 0, 0, epoch=5)))
     assert (made.state.leadership(0).controller_epoch, made.state.leadership(0).version) == (5, 8)
     assert made.stored_record(0).controller_epoch == 4
@@ -440,7 +440,7 @@ def test_whoever_writes_an_isr_leaves_the_controller_epoch_that_it_knows(profile
         (Possibility(("t", 0), 0), with_states(row_of(Possibility(("t", 0), 0), start), {1, 2}))
     ])
     made.state.controller_epoch = 9
-    write_isr(made, 0, (1,), 8)
+    write_isr(made, 0, (1,))
     assert made.stored_record(0).controller_epoch == epoch
 
 
@@ -452,7 +452,7 @@ def test_a_record_is_taken_over_from_what_its_leader_wrote_meanwhile():
     start = Start(first, "", 1, (1, 2), (1, 2), 5, 7, 3)
     made.rebuild(set(), [(possibility, with_states(row_of(possibility, start), {1, 2, 3}))])
     run(made, first)
-    write_isr(made, 0, (1,), 8)
+    write_isr(made, 0, (1,))
     run(made, event("brokers", 1, added=(), bounced=(), deleted=(2,)))
     assert vars(made.state.leadership(0)) | {"controller_epoch": 4, "version": 8} == vars(
         made.state.leadership(0))

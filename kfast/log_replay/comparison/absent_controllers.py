@@ -11,6 +11,7 @@ Source: Kafka, Partition.scala, `makeLeader`, `makeFollower`; ReplicaManager.sca
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,7 +45,7 @@ class PartitionHistory:
     """
 
     leaders: dict[int, int] = field(default_factory=dict)
-    records: dict[int, dict[str, Any]] = field(default_factory=dict)
+    records: dict[int | None, dict[str, Any]] = field(default_factory=dict)
     handled: dict[int, int] = field(default_factory=dict)
     latest: dict[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -64,9 +65,9 @@ class Receivers:
         self.hole_ms = hole_ms
         self.reason = reason
         self.time = 0
-        self.histories: dict[Partition, PartitionHistory] = {}
+        self.histories: defaultdict[Partition, PartitionHistory] = defaultdict(PartitionHistory)
         self.controllers: dict[int, int] = {}
-        self.sizes: dict[tuple[int | None, str, int], int] = {}
+        self.sizes: dict[tuple[int, Any, Any], int] = {}
 
     def facts(self, line: Statement, number: int) -> Iterator[Fact]:
         """What a line says, each value with its verdict; it is remembered for later lines."""
@@ -78,8 +79,9 @@ class Receivers:
         if line.kind == "process_started":
             started: Any = fields.get("broker", line.actor_id)
             for history in self.histories.values():
-                history.handled.pop(started, -1)
-        if line.actor_id is None or line.kind == "process_started":
+                history.handled.pop(started, None)
+            return
+        if line.actor_id is None:
             return
         if line.actor == "controller" and line.epoch is not None:
             sender = {"controller": line.actor_id, "controller_epoch": line.epoch}
@@ -87,33 +89,30 @@ class Receivers:
         elif "controller_epoch" in fields and not fields.get("epoch_is_records"):
             yield self._of_controller(fields, number)
         if "n" in fields:
-            key = line.actor_id, str(fields.get("request", "")), fields.get("correlation", -1)
+            key = line.actor_id, fields.get("request"), fields.get("correlation")
             size = self.sizes.pop(key, None) if line.kind == "finished" else None
             if line.kind == "handling":
                 self.sizes[key] = fields["n"]
             yield self._judged(number, f"broker {line.actor_id}",
                           Check("partitions", fields["n"], size))
         for partition, about in subjects(line):
-            history = self.histories.setdefault(partition, PartitionHistory())
-            for check in self._checks(line, about, history):
+            for check in self._checks(line, about, partition):
                 yield self._judged(number, name_of(partition), check)
 
     def _of_controller(self, fields: dict[str, Any], number: int) -> Fact:
         """An epoch has one controller."""
-        epoch = fields["controller_epoch"]
-        if "controller" not in fields:
-            return self._judged(number, "controller", Check("controller epoch", epoch, None))
-        known = self.controllers.setdefault(epoch, fields["controller"])
-        if known != fields["controller"]:
-            return self._judged(number, f"controller epoch {epoch}",
-                           Check("controller", fields["controller"], known))
+        epoch, controller = fields["controller_epoch"], fields.get("controller")
+        known = self.controllers.setdefault(epoch, controller) if controller is not None else None
+        if known != controller:
+            check = Check("controller", controller, known)
+            return self._judged(number, f"controller epoch {epoch}", check)
         return self._judged(number, "controller", Check("controller epoch", epoch, None))
 
     def _checks(
-        self, line: Statement, about: dict[str, Any], history: PartitionHistory
+        self, line: Statement, about: dict[str, Any], partition: Partition
     ) -> Iterator[Check]:
         """What a line says of a partition beside what lines before it have said."""
-        broker = line.actor_id
+        broker, history = line.actor_id, self.histories[partition]
         assert broker is not None
         record = about.get("record")
         values = record._asdict() if isinstance(record, Record) else dict(about)
@@ -121,9 +120,8 @@ class Receivers:
             values["leader"] = broker
         epoch, version = values.get("leader_epoch"), values.get("version")
         if _is_made_again(line, values, history, broker):
-            history.leaders, history.records, history.handled, history.latest = {}, {}, {}, {}
-        record_of_version = history.records.get(version, {}) if version is not None else {}
-        known: dict[str, Any] = dict(record_of_version)
+            history = self.histories[partition] = PartitionHistory()
+        known: dict[str, Any] = dict(history.records.get(version, {}))
         if epoch in history.leaders:
             known["leader"] = history.leaders[epoch]
         handled = history.handled.get(broker)
@@ -143,15 +141,14 @@ class Receivers:
             if line.kind == "became_follower" and known.get("leader", -1) >= 0:
                 is_leader = known["leader"] == broker
                 yield Check("role", "follower", "leader" if is_leader else "follower")
-        elif line.kind == "old_epoch" and "current" in about:
+        elif line.kind == "old_epoch":
             yield Check("current leader epoch", about["current"], handled)
         self._remember(line, values, history, broker)
 
     def _remember(
         self, line: Statement, values: dict[str, Any], history: PartitionHistory, broker: int
     ) -> None:
-        leader, epoch = values.get("leader"), values.get("leader_epoch")
-        version = values.get("version")
+        leader, epoch, version = map(values.get, ("leader", "leader_epoch", "version"))
         if line.kind in ROLES or line.kind == "same_epoch":
             history.handled[broker] = values["leader_epoch"]
         elif line.kind == "stopping" and values.get("delete"):
@@ -161,10 +158,9 @@ class Receivers:
         history.leaders.setdefault(epoch, leader)
         if version is not None:
             history.latest[broker] = epoch, version
-        if version is not None and values.get("isr") is not None:
-            history.records.setdefault(version, {
-                "leader": leader, "leader_epoch": epoch, "isr": values["isr"],
-            })
+            if values.get("isr") is not None:
+                record = {name: values[name] for name in ("leader", "leader_epoch", "isr")}
+                history.records.setdefault(version, record)
 
     def _judged(self, number: int, subject: str, check: Check) -> Fact:
         reason = self.reason if check.predicted is None else ""
@@ -177,7 +173,7 @@ def _is_made_again(
     line: Statement, values: dict[str, Any], history: PartitionHistory, broker: int
 ) -> bool:
     """Whether a topic was made again: a broker knows it no more, or its counts have fallen."""
-    epoch, version, leader = (values.get(name) for name in ("leader_epoch", "version", "leader"))
+    leader, epoch, version = map(values.get, ("leader", "leader_epoch", "version"))
     if epoch is None or line.kind == "old_epoch":
         return False
     if line.fields.get("previous") == NEVER.leader_epoch:

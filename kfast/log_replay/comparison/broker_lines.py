@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kfast.log_replay.brokers import NEVER, heard
-from kfast.log_replay.checks import Check, checks_of
+from kfast.log_replay.checks import MISSING, Check, checks_of
 from kfast.log_replay.comparison.cases import Case, Compare
 from kfast.log_replay.engine.predictions import BEGINNING, Item, Order
 
@@ -55,18 +55,17 @@ def _previous(case: Case, item: Item | None) -> list[Check]:
         unless_restarted = side.remembered(
             case.simulation, broker, case.row, item, of_this_term=True
         )
-        if logged == NEVER.leader_epoch:
-            if unless_restarted in (None, NEVER):
-                side.fresh[broker] = None
-            else:
-                side.start(broker, side.registered_at.get(broker, 0))
+        if logged == NEVER.leader_epoch and unless_restarted in (None, NEVER):
+            side.fresh[broker] = None
+        elif logged == NEVER.leader_epoch:
+            side.start(broker, side.registered_at.get(broker, 0))
     known = side.remembered(case.simulation, broker, case.row, item)
     if known is not None and known.leader_epoch != logged:
         older = side.remembered(case.simulation, broker, case.row, item, of_this_term=True)
         known = older if older is not None and older.leader_epoch == logged else known
-    epoch, leader = (None, None) if known is None else known
+    epoch, leader = known or (None, None)
     checks = [Check("previous leader epoch", logged, epoch,
-                    "epoch" if known is not None and known != NEVER else "")]
+                    "" if known in (None, NEVER) else "epoch")]
     if "previous_leader" in fields:
         checks.append(Check("previous leader", fields["previous_leader"], leader))
     return checks
@@ -75,14 +74,15 @@ def _previous(case: Case, item: Item | None) -> list[Check]:
 def _received(case: Case) -> list[Check]:
     logged = case.fields["record"].stated()
     # Before 0.11 a request carries a set of replicas, in any order.
-    as_set = case.simulation.controller.profile.name == "zk-0.10" and "replicas" in logged
-    ordered = {k: v for k, v in logged.items() if not (as_set and k == "replicas")}
-    found = _fields_of(case.request(ordered))
-    if as_set:
-        logged["replicas"] = tuple(sorted(logged["replicas"]))
-        if found is not None:
-            found = {**found, "replicas": tuple(sorted(found["replicas"]))}
-    return checks_of(logged, found)
+    replicas = None
+    if case.simulation.controller.profile.name == "zk-0.10":
+        replicas = logged.pop("replicas", None)
+    found = _fields_of(case.request(logged))
+    checks = checks_of(logged, found)
+    if replicas is not None:
+        predicted = MISSING if found is None else tuple(sorted(found["replicas"]))
+        checks.append(Check("replicas", tuple(sorted(replicas)), predicted))
+    return checks
 
 
 def _same_epoch(case: Case) -> list[Check]:
@@ -118,12 +118,11 @@ def _cached(case: Case) -> list[Check]:
     def agreement(item: Item) -> int:
         return sum(_same(item.fields.get(key), value) for key, value in comparable.items())
 
-    best = next((i for i in _updates(case, last) if agreement(i) == len(comparable)), None)
-    if best is None:
-        best = max(_updates(case), default=None,
-                   key=lambda item: (agreement(item), item.order > last))
-    if best is None:
-        best = case.from_before("update_metadata")
+    best = next((
+        item for item in _updates(case, last) if agreement(item) == len(comparable)
+    ), None) or max(
+        _updates(case), key=lambda item: (agreement(item), item.order > last), default=None
+    ) or case.from_before("update_metadata")
     if best is not None:
         cached[broker] = max(last, best.order)
     return checks_of(logged, _fields_of(best))
@@ -133,14 +132,14 @@ def _updates(case: Case, after: Order = BEGINNING) -> Iterator[Item]:
     """UpdateMetadata requests to the broker of a line, the oldest first."""
     return (
         item for item in case.simulation.requests(
-            case.row, "update_metadata", None, case.line.entry.time, after=after
+            case.row, "update_metadata", after=after
         ) if case.broker in item.fields["brokers"]
     )
 
 
 def _same(predicted: Any, logged: Any) -> bool:
-    if isinstance(logged, tuple) and isinstance(predicted, tuple):
-        return set(predicted) == set(logged)
+    if isinstance(logged, tuple):
+        return set(logged) == set(predicted or ())
     return bool(predicted == logged)
 
 

@@ -53,10 +53,10 @@ class Case(NamedTuple):
     def request(self, logged: dict[str, Any], kind: str = "leader_and_isr") -> Item | None:
         """The request that a broker's line is about: the one being handled, or the next."""
         fields, broker = self.fields, self.broker
-        context: tuple[Any, ...] = (fields.get("session"), kind)
-        if context[0] is None:
-            names = ("controller", "controller_epoch", "correlation")
-            context = (*map(fields.get, names), kind)
+        names = ("session",) if fields.get("session") is not None else (
+            "controller", "controller_epoch", "correlation"
+        )
+        context = (*map(fields.get, names), kind)
         memory = self.brokers.rows[self.row]
         before = memory.handled.get(broker)
         if before is not None and before[0] == context and None not in context and (
@@ -74,7 +74,7 @@ class Case(NamedTuple):
         """The request that fits a line best, its own controller's first; of equals the oldest."""
         line, broker = self.line, self.broker
         requests = next(filter(None, (
-            [item for item in self.simulation.requests(self.row, kind, None, line.entry.time, of)
+            [item for item in self.simulation.requests(self.row, kind, of=of)
              if line.kind not in LEADS or _fits(item, line.kind, broker)]
             for of in (self.fields, NO_CONTROLLER)
         )), [])
@@ -111,26 +111,25 @@ class Case(NamedTuple):
         """A request from before the log goes on: it carried the record as it is since then."""
         simulation, row = self.simulation, self.row
         starts, record = simulation.possibility[row].starts, self.record()
-        if kind == "stop_replica" or record is None or not starts or (
+        if kind == "stop_replica" or not record or not starts or (
             starts[-1].point.kind != "resume" or simulation.items_of(row, kind)
         ):
             return None
         point, assigned = starts[-1].point, simulation.state.assignment(row)
-        return Item(point, -1, point.time, (kind, None), {
+        return Item(point, -1, (kind, None), {
             **record, "replicas": assigned.replicas,
             "adding": assigned.adding, "removing": assigned.removing, "is_new": False,
             "up": frozenset(simulation.registered), "brokers": tuple(simulation.registered),
         })
 
-    def record(self) -> dict[str, Any] | None:
-        """The partition's record as it is after the event; None where there is none."""
+    def record(self) -> dict[str, Any]:
+        """The partition's record as it is after the event; empty where there is none."""
         leadership = self.simulation.state.leadership(self.row)
-        return None if leadership is None else vars(leadership)
+        return {} if leadership is None else vars(leadership)
 
     def leader(self) -> Any:
         """The partition's leader after the event."""
-        leadership = self.simulation.state.leadership(self.row)
-        return MISSING if leadership is None else leadership.leader
+        return self.record().get("leader", MISSING)
 
 
 def _fits(item: Item, kind: str, broker: int) -> bool:

@@ -81,7 +81,7 @@ class ClusterView:
     doubtful: set[int] = field(default_factory=set)
     taken: set[tuple[Any, ...]] = field(default_factory=set)
     replaced_requests: dict[tuple[Any, ...], int] = field(default_factory=dict)
-    sessions: dict[int, tuple[int, Any]] = field(default_factory=dict)
+    sessions: dict[int | None, tuple[int, Term]] = field(default_factory=dict)
     unlogged: frozenset[int] = frozenset()
     hidden_at: int = -1
     changed_at: dict[Partition, int] = field(default_factory=dict)
@@ -130,16 +130,21 @@ class ClusterView:
 
         Elsewhere nothing tells either that there is no such count.
         """
-        is_open = predicted is not None and logged != predicted and (
-            bool(self.unnamed) or any(map(self.is_unassigned, self.world.simulation.rows))
-        )
-        if not is_open:
-            return Claim(kind, subject, logged, predicted)
-        return Claim(kind, subject, logged, None if predicted is MISSING else predicted, UNASSIGNED)
+        if predicted is not None and logged != predicted and (
+            self.unnamed or any(map(self.is_unassigned, self.world.simulation.rows))
+        ):
+            predicted = None if predicted is MISSING else predicted
+            return Claim(kind, subject, logged, predicted, UNASSIGNED)
+        return Claim(kind, subject, logged, predicted)
 
-    def window(self, time: int) -> Iterator[Ran]:
-        """Events of the line's term that a line of some time may be about, the latest first."""
-        return self.world.simulation.window(time, id(self.term))
+    def window(self, line: Statement) -> Iterator[Ran]:
+        """Events of the term that a line may be about, the latest first."""
+        return self.world.simulation.window(line.entry.time, id(self.term))
+
+    def latest(self, line: Statement, *kinds: str) -> Ran | None:
+        """The latest of these events, of some kinds if any are named."""
+        events = self.window(line)
+        return next((ran for ran in events if not kinds or ran.event.kind in kinds), None)
 
 
 CompareCluster = Callable[[ClusterView, Statement], Iterator[Claim]]

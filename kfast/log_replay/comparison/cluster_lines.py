@@ -28,7 +28,6 @@ from kfast.log_replay.events.events import is_hole
 from kfast.log_replay.terms.terms import in_office
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.values import Assigned, distinct
-from kfast.schema import FLAG_ASSIGNED
 
 RATIO_DIGITS = 1e-5
 """Old releases print ratios with six digits."""
@@ -45,14 +44,8 @@ def _term_epoch(view: ClusterView, line: Statement) -> Iterator[Claim]:
         yield Claim("controller", "controller", fields["controller"], term.controller)
     if "controller_epoch" in fields:
         epoch, predicted, reason = fields["controller_epoch"], term.epoch, ""
-        if line.kind in ("elected", "epoch"):
-            before = next(
-                (t for t in reversed(view.cluster.terms) if t.start < term.start), None
-            )
-            if term.follows and before is not None and before.epoch is not None:
-                predicted = before.epoch + 1
-            elif epoch == term.epoch:
-                predicted, reason = None, BEFORE if before is None else HOLE
+        if line.kind in ("elected", "epoch") and epoch == term.epoch and not term.follows:
+            predicted, reason = None, BEFORE if term is view.cluster.terms[0] else HOLE
         yield Claim("controller epoch", "controller", epoch, predicted, reason)
     if "epoch_version" in fields and term.epoch is not None:
         yield _epoch_version(view, line, term.epoch)
@@ -67,7 +60,7 @@ def _epoch_version(view: ClusterView, line: Statement, epoch: int) -> Claim:
     logged, lag, reason = line.fields["epoch_version"], view.epoch_version_lag, ""
     if lag is None and epoch == 1 and view.world.simulation.controller.profile.guards_writes:
         lag = 0
-    if lag is None and epoch - logged in (0, 1):
+    elif lag is None and epoch - logged in (0, 1):
         lag, reason = epoch - logged, BEFORE
     view.epoch_version_lag = lag
     predicted = None if reason else epoch - (lag or 0)
@@ -90,15 +83,6 @@ def _writer(_view: ClusterView, line: Statement) -> Iterator[Claim]:
             yield Claim("controller", "controller", line.fields[name], line.actor_id)
 
 
-def _connected(view: ClusterView, line: Statement) -> Iterator[Claim]:
-    """A sender of requests is connected to a broker that is, or was, registered."""
-    yield from _writer(view, line)
-    broker = line.fields["broker"]
-    if view.term is not None and view.term.opened:
-        known = broker in view.world.simulation.state.broker_id
-        yield Claim("broker", "cluster", broker, broker if known else MISSING)
-
-
 def _other_elected(view: ClusterView, line: Statement) -> Iterator[Claim]:
     """A broker reads who is the controller: perhaps one whose own log is not here."""
     logged, time = line.fields["controller"], line.entry.time
@@ -119,21 +103,19 @@ def _broker_epochs(view: ClusterView, line: Statement) -> Iterator[Claim]:
     yield Claim("registered brokers", "cluster", frozenset(fields), frozenset(registered))
     for broker, epoch in sorted(fields.items()):
         true = view.epochs.get(view.number, {}).get(broker, epoch)
-        if view.known_epochs.get(broker) == true or epoch != true:
-            yield Claim("broker epoch", f"broker {broker}", epoch, true)
-        else:
-            earlier = view.known_epochs.get(broker, -1)
-            wrong = epoch <= earlier
+        known = view.known_epochs.get(broker, -1)
+        predicted: Any = true
+        if epoch == true and known != true:
+            predicted = MISSING if epoch < known else None
             view.known_epochs[broker] = true
             view.doubtful.discard(broker)
-            yield Claim("broker epoch", f"broker {broker}", epoch,
-                       MISSING if wrong else None, "" if wrong else REGISTERED)
+        yield Claim("broker epoch", f"broker {broker}", epoch, predicted, REGISTERED)
 
 
 def _startup(view: ClusterView, line: Statement) -> Iterator[Claim]:
     started, logged = line.kind == "broker_startup", frozenset(line.fields["brokers"])
     predicted: Any = MISSING
-    ran = next((r for r in view.window(line.entry.time) if r.event.kind == "brokers"), None)
+    ran = view.latest(line, "brokers")
     if ran is not None:
         names = ("added", "bounced") if started else ("deleted", "bounced")
         lists = [frozenset(ran.event.fields[name]) for name in names]
@@ -145,7 +127,7 @@ def _startup(view: ClusterView, line: Statement) -> Iterator[Claim]:
 def _no_longer_shutting(view: ClusterView, line: Statement) -> Iterator[Claim]:
     """Brokers in controlled shutdown that are gone."""
     simulation, logged = view.world.simulation, frozenset(line.fields["brokers"])
-    event = simulation.ran[-1].event if simulation.ran else None
+    event = simulation.last_event
     if event is not None and event.kind == "brokers":
         gone = frozenset((*event.fields["deleted"], *event.fields["bounced"]))
         predicted = logged if logged <= gone else gone & simulation.shutting_at_start
@@ -155,16 +137,8 @@ def _no_longer_shutting(view: ClusterView, line: Statement) -> Iterator[Claim]:
 # --- sets ----------------------------------------------------------------------------------------
 
 
-def _live(simulation: Simulation) -> set[int]:
-    return simulation.registered - simulation.shutting_down
-
-
 def _topics(simulation: Simulation) -> set[str]:
-    flags = simulation.state.records["flags"]
-    return {
-        possibility.partition[0] for row, possibility in enumerate(simulation.possibility)
-        if int(flags[row]) & FLAG_ASSIGNED
-    }
+    return {partition[0] for partition in simulation.rows if simulation.rows_of(partition)}
 
 
 def _ineligible(simulation: Simulation) -> set[str]:
@@ -172,11 +146,12 @@ def _ineligible(simulation: Simulation) -> set[str]:
 
     Replicas that a new controller is asked to add are read later.
     """
-    names, live = set(simulation.moving_at_start), _live(simulation)
+    names, live = set(simulation.moving_at_start), simulation.live
     if simulation.controller.profile.batch_per_partition:  # Up to 1.0 others are dropped before.
         names &= _topics(simulation)
-    targets = simulation.ran[-1].event.fields.get("targets", ()) if simulation.ran else ()
-    for row, possibility in enumerate(simulation.possibility):
+    event = simulation.last_event
+    targets = () if event is None else event.fields.get("targets", ())
+    for row, possibility in simulation.existing():
         assigned = simulation.state.assignment(row)
         replicas = assigned.origin if possibility.partition in targets else assigned.replicas
         if not live.issuperset(replicas):
@@ -185,34 +160,24 @@ def _ineligible(simulation: Simulation) -> set[str]:
 
 
 def _set(field: str, kind: str, predict: Callable[[Simulation], set[Any]]) -> CompareCluster:
-    """Compare a set that a line lists with that of the simulation."""
+    """Compare a set that a line lists with that of the simulation.
+
+    Topics of which no line names a partition are not simulated.
+    """
     def compare(view: ClusterView, line: Statement) -> Iterator[Claim]:
+        logged = frozenset(line.fields[field])
         predicted = frozenset(predict(view.world.simulation))
-        yield Claim(kind, "cluster", frozenset(line.fields[field]), predicted)
+        if line.kind == "topics":
+            named = {name[0] for name in view.cluster.lines_about if name is not None}
+            unassigned = {topic for topic, _ in view.cluster.unassigned}
+            view.unnamed = logged - (predicted | named) | logged & unassigned
+        if predicted < logged <= predicted | view.unnamed:
+            yield Claim(kind, "cluster", logged, None, UNASSIGNED)
+        else:
+            yield Claim(kind, "cluster", logged, predicted)
 
     return compare
 
-
-def _topic_set(
-    field: str, kind: str, predict: Callable[[Simulation], set[Any]]
-) -> CompareCluster:
-    """The same of topics, where those of which no line names a partition are not simulated."""
-    compare_set = _set(field, kind, predict)
-
-    def compare(view: ClusterView, line: Statement) -> Iterator[Claim]:
-        for claim in compare_set(view, line):
-            if line.kind == "topics":
-                named = {name[0] for name in view.cluster.lines_about if name is not None}
-                unassigned = {topic for topic, _ in view.cluster.unassigned}
-                view.unnamed = claim.logged - (claim.predicted | named) | claim.logged & unassigned
-            is_open = claim.predicted < claim.logged <= claim.predicted | view.unnamed
-            yield claim._replace(predicted=None, reason=UNASSIGNED) if is_open else claim
-
-    return compare
-
-
-_registered = attrgetter("registered")
-_shutting_down = attrgetter("shutting_down")
 
 # --- topics --------------------------------------------------------------------------------------
 
@@ -220,7 +185,7 @@ _shutting_down = attrgetter("shutting_down")
 def _to_delete(view: ClusterView, line: Statement) -> Iterator[Claim]:
     """Topics with a deletion marker: those that were to be deleted, and any marked meanwhile."""
     simulation = view.world.simulation
-    event = simulation.ran[-1].event if simulation.ran else None
+    event = simulation.last_event
     logged, before = frozenset(line.fields["topics"]), simulation.queued_before
     if event is None or event.kind != "failover" or logged == before == frozenset():
         return
@@ -234,12 +199,11 @@ def _to_delete(view: ClusterView, line: Statement) -> Iterator[Claim]:
 
 
 def _created(view: ClusterView, line: Statement) -> Iterator[Claim]:
-    for ran in view.window(line.entry.time):
-        if ran.event.kind in ("topics", "partitions"):
-            made = frozenset(name_of(p) for p in ran.event.fields["created"])
-            logged = frozenset(name_of(p) for p in line.fields["partitions"])
-            yield Claim("new partitions", "cluster", logged, made)
-            return
+    ran = view.latest(line, "topics", "partitions")
+    if ran is not None:
+        made = frozenset(map(name_of, ran.event.fields["created"]))
+        logged = frozenset(map(name_of, line.fields["partitions"]))
+        yield Claim("new partitions", "cluster", logged, made)
 
 
 def _once_each(_view: ClusterView, line: Statement) -> Iterator[Claim]:
@@ -273,10 +237,8 @@ def _stored(view: ClusterView, line: Statement) -> Iterator[Claim]:
 
 def _ratio(view: ClusterView, line: Statement) -> Iterator[Claim]:
     broker, logged = line.fields["broker"], line.fields["ratio"]
-    known = view.world.simulation.imbalance.get(broker)
-    predicted: Any = MISSING
-    if known is not None:
-        predicted = logged if abs(known[2] - logged) < RATIO_DIGITS else known[2]
+    ratio = view.world.simulation.imbalance.get(broker, MISSING)
+    predicted = logged if ratio is not MISSING and abs(ratio - logged) < RATIO_DIGITS else ratio
     yield view.count("imbalance ratio", f"broker {broker}", logged, predicted)
 
 
@@ -302,13 +264,10 @@ def _election(view: ClusterView, line: Statement) -> Iterator[Claim]:
     if line.fields["trigger"] != "AutoTriggered":
         return
     logged = frozenset(line.fields["partitions"])
-    found: list[frozenset[Any]] = []
-    for ran in view.window(line.entry.time):
-        if ran.event.kind == "rebalance":
-            found = ran.balanced
-            break
-    predicted = logged if logged in found or not logged else max(
-        (group for group in found if group & logged), key=lambda group: len(group & logged),
+    ran = view.latest(line, "rebalance")
+    groups = [] if ran is None else ran.balanced
+    predicted = logged if logged in groups else max(
+        (group for group in groups if group & logged), key=lambda group: len(group & logged),
         default=frozenset(),
     )
     reason = view.why_unknown(logged ^ predicted)
@@ -332,8 +291,7 @@ def _request_header(view: ClusterView, line: Statement) -> Iterator[Claim]:
             known = None
         if known is None:
             view.known_epochs[broker] = epoch
-        yield Claim("broker epoch", f"broker {broker}", epoch, known,
-                   REGISTERED if known is None else "")
+        yield Claim("broker epoch", f"broker {broker}", epoch, known, REGISTERED)
 
 
 CLUSTER_COMPARE: dict[str, CompareCluster] = {
@@ -342,19 +300,18 @@ CLUSTER_COMPARE: dict[str, CompareCluster] = {
         _term_epoch,
     ),
     "other_elected": _other_elected, "broker_epochs": _broker_epochs,
-    "active_brokers": _set("brokers", "registered brokers", _registered),
-    "shutting_brokers": _set("brokers", "brokers shutting down", _shutting_down),
-    "all_shutting": _set("brokers", "brokers shutting down", _shutting_down),
-    "live_brokers": _set("brokers", "live brokers", _live),
-    "broker_change": _set("live", "registered brokers", _registered),
+    "active_brokers": _set("brokers", "registered brokers", attrgetter("registered")),
+    "shutting_brokers": _set("brokers", "brokers shutting down", attrgetter("shutting_down")),
+    "all_shutting": _set("brokers", "brokers shutting down", attrgetter("shutting_down")),
+    "live_brokers": _set("brokers", "live brokers", attrgetter("live")),
+    "broker_change": _set("live", "registered brokers", attrgetter("registered")),
     "broker_startup": _startup, "broker_failure": _startup,
-    "topics": _topic_set("topics", "topics", _topics), "topics_to_delete": _to_delete,
-    "topics_ineligible": _topic_set("topics", "topics ineligible for deletion", _ineligible),
-    "deletion_init": _topic_set("ineligible", "topics ineligible for deletion", _ineligible),
+    "topics": _set("topics", "topics", _topics), "topics_to_delete": _to_delete,
+    "topics_ineligible": _set("topics", "topics ineligible for deletion", _ineligible),
+    "deletion_init": _set("ineligible", "topics ineligible for deletion", _ineligible),
     "new_partitions": _created, "ratio": _ratio, "election": _election,
     "send_failed": _request_header, "not_sent": _request_header,
-    "epoch_read": _epoch_before, "connected": _connected,
-    **dict.fromkeys(("resigning", "resigned"), _writer),
+    "epoch_read": _epoch_before, **dict.fromkeys(("connected", "resigning", "resigned"), _writer),
     "no_longer_shutting": _no_longer_shutting, "not_preferred": _has_preferred,
     "preferred_replicas": _grouped,
     **dict.fromkeys(("new_topics", "partitions_added", "reassign"), _once_each),

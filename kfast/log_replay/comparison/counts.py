@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kfast.log_replay.checks import MISSING
 from kfast.log_replay.comparison.cluster_claims import Claim, ClusterView, CompareCluster
 from kfast.log_replay.comparison.facts import (
-    BEFORE,
     BELOW_LEVEL,
     REMEMBERED,
     REPLACED,
@@ -36,9 +35,7 @@ def _sent(view: ClusterView, line: Statement) -> Iterator[Claim]:
         for field in names.values()
     )
     subject = "cluster" if broker is None else f"broker {broker}"
-    hidden = _hidden(view, line)
-    if hidden is not None:
-        view.taken.add(hidden)
+    if _is_hidden(view, line):
         yield Claim("partitions in UpdateMetadata", subject, fields["n"], None, UNNAMED)
         return
     found = _take(view, line, logged)
@@ -50,11 +47,11 @@ def _sent(view: ClusterView, line: Statement) -> Iterator[Claim]:
             yield Claim("partitions in UpdateMetadata", subject, logged[1], None, UNNAMED)
             return
     # The request may be of an event that began before the log, or before it goes on.
-    latest = next(view.window(line.entry.time), None)
+    latest = view.latest(line)
     absent = None if latest is not None and latest.event.kind == "resume" else MISSING
     is_known = broker is None or broker in view.world.simulation.state.broker_id
-    for at, (kind, value) in enumerate(zip(names, logged, strict=True)):
-        predicted = absent if found is None else found[at]
+    values = (absent,) * len(names) if found is None else found
+    for kind, value, predicted in zip(names, logged, values, strict=True):
         if not is_known or (
             isinstance(value, frozenset) and predicted is not MISSING and value and predicted
         ):
@@ -63,14 +60,16 @@ def _sent(view: ClusterView, line: Statement) -> Iterator[Claim]:
             yield view.count(kind, subject, value, predicted)
 
 
-def _hidden(view: ClusterView, line: Statement) -> tuple[Any, ...] | None:
-    """The ISR change, of partitions that no line names, whose one request a line is about."""
-    return next((
-        key for ran in view.window(line.entry.time)
-        if line.kind == "sent_update_metadata" and ran.event.kind == "hidden_isr"
-        and ran.event.fields["n"] == line.fields["n"]
-        and (key := ("hidden_isr", ran.event.number)) not in view.taken
-    ), None)
+def _is_hidden(view: ClusterView, line: Statement) -> bool:
+    """Whether a line is about the one request of an ISR change whose partitions no line names."""
+    for ran in view.window(line) if line.kind == "sent_update_metadata" else ():
+        key = "hidden_isr", ran.event.number
+        if ran.event.kind == "hidden_isr" and key not in view.taken and (
+            ran.event.fields["n"] == line.fields["n"]
+        ):
+            view.taken.add(key)
+            return True
+    return False
 
 
 def _refused(view: ClusterView, line: Statement, n_changed: int, n: int) -> Sending | None:
@@ -80,13 +79,14 @@ def _refused(view: ClusterView, line: Statement, n_changed: int, n: int) -> Send
     knows, and the request has all of them (docs/controller.md, section 6.10).
     """
     simulation = view.world.simulation
-    ran = next(iter(view.window(line.entry.time)), None)
+    ran = view.latest(line)
     if ran is None or ran.event.kind != "isr" or (
         not simulation.controller.profile.has_alter_partition
     ):
         return None
     n_raised = sum(
-        any(ran.event.time - item.time < REFUSED_MS for kind in ("led", "shrunk", "leader_and_isr")
+        any(ran.event.time - item.event.time < REFUSED_MS
+            for kind in ("led", "shrunk", "leader_and_isr")
             for item in simulation.items_of(row, kind)[-1:])
         for row in simulation.items
     )
@@ -140,7 +140,7 @@ def _take(view: ClusterView, line: Statement, logged: tuple[Any, ...]) -> tuple[
     kind, _, predict = _SENT[line.kind]
     request = (kind, line.fields.get("delete"), line.fields.get("broker"))
     free: list[tuple[tuple[Any, ...], tuple[Any, ...]]] = []
-    for ran in view.window(line.entry.time):
+    for ran in view.window(line):
         untaken = [
             (value, key) for value, key in (
                 (predict(sending, line.fields), (*request, ran.event.number, sending.step))
@@ -179,21 +179,19 @@ def _handling(view: ClusterView, line: Statement) -> Iterator[Claim]:
     assert broker is not None
     caches = line.kind == "cached"
     request = "UpdateMetadata" if caches else fields["request"]
-    if not caches and request not in ("LeaderAndIsr", "StopReplica"):
-        return
     kind, subject = f"partitions in {request}", f"broker {broker}"
     n = fields["n"] + fields.get("n_deleted", 0)
     received = None
     if caches and _may_be_unlogged(view, line, broker, n):
         yield Claim(kind, subject, n, None, BELOW_LEVEL)
-    elif (received := _equal(view, line, broker, request, n)) is None and (
+    elif (received := _request(view, line, broker, request, n, is_equal=True)) is None and (
         view.number > view.replaced_requests.get(
             (fields.get("controller"), request, broker, n), view.number
         )
     ):
         yield Claim(kind, subject, n, None, REPLACED)
     else:
-        received = received or _most_alike(view, line, broker, request, n)
+        received = received or _request(view, line, broker, request, n, is_equal=False)
         if received is None and (request, broker) not in view.world.simulation.heard:
             yield Claim(kind, subject, fields["n"], None, REMEMBERED)
         else:
@@ -217,19 +215,13 @@ def _may_be_unlogged(view: ClusterView, line: Statement, broker: int, n: int) ->
     term = view.cluster.last_term(fields["controller"], time + TIE_MS)
     if term is None or id(term) not in view.unlogged or term.epoch != fields["controller_epoch"]:
         return False
-    if fields["n_deleted"] or not fields["n"]:
-        return False
-    for ran in view.world.simulation.ran:
-        if ran.event.term is not term or ran.event.time > time + TIE_MS:
-            continue
-        is_late = time - ran.event.time > COVERED_MS
-        for sending in ran.sendings:
-            key = (line.kind, "UpdateMetadata", broker, ran.event.number, sending.step, broker)
-            if broker in sending.recipients and key not in view.taken and (
-                sending.n_partitions == n or not is_late
-            ):
-                return False
-    return True
+    return not fields["n_deleted"] and not any(
+        ran.event.term is term and broker in sending.recipients
+        and (sending.n_partitions == n or time - ran.event.time <= COVERED_MS)
+        and (line.kind, "UpdateMetadata", broker, ran.event.number, sending.step, broker)
+        not in view.taken
+        for ran in view.world.simulation.ran for sending in ran.sendings
+    )
 
 
 def _may_be_of(ran: Ran, line: Statement) -> bool:
@@ -237,32 +229,6 @@ def _may_be_of(ran: Ran, line: Statement) -> bool:
     return ran.event.time <= line.entry.time + TIE_MS and (
         line.fields.get("controller") in (None, ran.event.term.controller)
     )
-
-
-def _equal(
-    view: ClusterView, line: Statement, broker: int, kind: str, n: int
-) -> tuple[int, Term] | None:
-    """The request to a broker that has as many partitions, and that no line has spoken of.
-
-    It is given by its number of partitions, and whose it is. Of equals the oldest in the latest
-    term is taken.
-    """
-    epoch = line.fields.get("controller_epoch")
-    best: tuple[Term, tuple[Any, ...]] | None = None
-    for ran in reversed(view.world.simulation.ran):
-        term = ran.event.term
-        if best is not None and term.start < best[0].start:
-            continue
-        steps = _steps(ran, kind, broker, n)
-        if steps and epoch in (None, term.epoch) and _may_be_of(ran, line):
-            for step in reversed(steps):
-                key = (line.kind, kind, broker, ran.event.number, step, broker)
-                if key not in view.taken:
-                    best = term, key
-    if best is None:
-        return None
-    view.taken.add(best[1])
-    return n, best[0]
 
 
 def _steps(ran: Ran, kind: str, broker: int, n: int) -> Sequence[int]:
@@ -277,22 +243,32 @@ def _steps(ran: Ran, kind: str, broker: int, n: int) -> Sequence[int]:
     return ran.received[kind].get((broker, n), ())
 
 
-def _most_alike(
-    view: ClusterView, line: Statement, broker: int, kind: str, n: int
+def _request(
+    view: ClusterView, line: Statement, broker: int, kind: str, n: int, *, is_equal: bool
 ) -> tuple[int, Term] | None:
-    """The request that agrees in most, where none agrees in all."""
+    """The request that agrees in most with what a broker's line says, or (`is_equal`) in all.
+
+    It is given by its number of partitions, and whose it is. Of equals the oldest in the latest
+    term is taken.
+    """
     epoch = line.fields.get("controller_epoch")
     best: tuple[int, Term, tuple[Any, ...]] | None = None
     best_score: tuple[int, ...] = ()
     for ran in reversed(view.world.simulation.ran):
         term = ran.event.term
-        if not _may_be_of(ran, line):
+        if is_equal and best is not None and term.start < best[1].start:
             continue
-        for step, to, count in reversed(list(_counts(ran, kind, broker))):
+        counts: Iterable[tuple[int, int, int]] = _counts(ran, kind, broker) if not is_equal else [
+            (step, broker, n) for step in _steps(ran, kind, broker, n)
+        ]
+        if not counts or not _may_be_of(ran, line):
+            continue
+        for step, to, count in reversed(list(counts)):
             key = (line.kind, kind, broker, ran.event.number, step, to)
-            score = (epoch in (None, term.epoch), count == n, to == broker,
-                     key not in view.taken, term.start)
-            if score >= best_score:
+            agreement = (epoch in (None, term.epoch), count == n, to == broker,
+                         key not in view.taken)
+            score = (*agreement, term.start)
+            if score >= best_score and (not is_equal or all(agreement)):
                 best, best_score = (count, term, key), score
     if best is None:
         return None
@@ -320,24 +296,17 @@ def _counts(ran: Ran, kind: str, broker: int) -> Iterator[tuple[int, int, int]]:
 def broker_epoch(view: ClusterView, line: Statement) -> Iterator[Claim]:
     """Lines of brokers that name the controller's epoch."""
     fields = line.fields
-    if "controller_epoch" not in fields or "controller" not in fields:
+    if "controller_epoch" not in fields or fields.get("epoch_is_records"):
         return
-    if fields.get("epoch_is_records"):
-        return
-    term = view.cluster.last_term(fields["controller"], line.entry.time + TIE_MS)
     first = view.cluster.terms[0]
-    if term is None and line.entry.time < first.start:
-        if fields["controller"] != first.controller:  # Of a controller from before the log.
-            yield Claim("controller epoch", "controller", fields["controller_epoch"], None, BEFORE)
-            return
+    is_before = line.entry.time < first.start
+    term = view.cluster.last_term(fields["controller"], line.entry.time + TIE_MS)
+    if term is None and is_before and fields["controller"] == first.controller:
         term = first
-    if term is None:
-        yield Claim("controller epoch", "controller", fields["controller_epoch"], MISSING)
-        return
-    session = view.sessions.get(line.actor_id) if line.actor_id is not None else None
-    predicted = term.epoch
-    if session is not None and fields.get("session") == session[0]:
-        predicted = session[1].epoch
+    predicted: Any = None if is_before else MISSING
+    if term is not None:
+        session, sender = view.sessions.get(line.actor_id, (-1, term))
+        predicted = sender.epoch if fields.get("session") == session else term.epoch
     yield Claim("controller epoch", "controller", fields["controller_epoch"], predicted)
 
 

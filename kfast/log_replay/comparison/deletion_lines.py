@@ -32,33 +32,30 @@ def _queued(view: ClusterView) -> tuple[frozenset[str], frozenset[str]] | None:
 def _handled(view: ClusterView, line: Statement) -> Iterator[Claim]:
     """Topics in the queue when a controller goes on with it."""
     queued = _queued(view)
-    if queued is None:
-        return
-    now, ever = queued
-    logged = frozenset(line.fields["topics"])
-    reason = UNASSIGNED if logged - ever and logged - ever <= view.unnamed else ""
-    predicted = logged if logged <= ever else now
-    yield Claim("topics being deleted", "cluster", logged, None if reason else predicted, reason)
+    if queued is not None:
+        now, ever = queued
+        logged = frozenset(line.fields["topics"])
+        is_open = logged - ever <= view.unnamed
+        predicted = logged if logged <= ever else None if is_open else now
+        reason = UNASSIGNED if predicted is None else ""
+        yield Claim("topics being deleted", "cluster", logged, predicted, reason)
 
 
 def _of_topic(view: ClusterView, line: Statement) -> Iterator[Claim]:
     """A topic whose deletion starts, or is complete: it was in the queue."""
     queued, topic = _queued(view), line.fields["topic"]
-    if queued is None:
-        return
-    reason = UNASSIGNED if topic in view.unnamed - queued[1] else ""
-    predicted = topic if topic in queued[1] else MISSING
-    yield Claim("topic being deleted", "cluster", topic, None if reason else predicted, reason)
+    if queued is not None:
+        predicted = topic if topic in queued[1] else None if topic in view.unnamed else MISSING
+        reason = UNASSIGNED if predicted is None else ""
+        yield Claim("topic being deleted", "cluster", topic, predicted, reason)
 
 
 def _answered(view: ClusterView, line: Statement) -> Iterator[Claim]:
     """Replicas that a broker deleted, or failed to: those of its answer whose topics are queued."""
     queued = _queued(view)
-    ran = next(view.window(line.entry.time), None)
-    if queued is None or ran is None or ran.event.kind != "deleted" or ran.event.at == view.number:
-        return
-    failures = ran.event.fields.get("failures")
-    if failures is None:
+    ran = view.latest(line)
+    failures = None if ran is None else ran.event.fields.get("failures")
+    if queued is None or ran is None or failures is None or ran.event.at == view.number:
         return
     has_failed = line.kind == "deletion_failed"
     predicted = frozenset(

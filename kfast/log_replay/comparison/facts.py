@@ -85,16 +85,12 @@ def unjudged_facts(line: Statement, number: int, reason: str) -> Iterator[Fact]:
 
 def shown(value: Any) -> str:
     """A value as reports show it."""
-    if isinstance(value, (str, int)):
-        return str(value)
     if isinstance(value, (tuple, list, set, frozenset)):
-        items = list(value) if isinstance(value, (tuple, list)) else sorted(value, key=str)
-        return "[" + ",".join(shown(item) for item in items) + "]"
+        items = value if isinstance(value, (tuple, list)) else sorted(value, key=str)
+        return f"[{','.join(map(shown, items))}]"
     if isinstance(value, float):
         return f"{value:.6g}"
-    if value is None:
-        return ""
-    return str(value)
+    return "" if value is None else str(value)
 
 
 def name_of(partition: tuple[str, int]) -> str:

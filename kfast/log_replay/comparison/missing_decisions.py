@@ -8,9 +8,9 @@ elsewhere it is unknown.
 from __future__ import annotations
 
 import bisect
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import cached_property, partial
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from kfast.log_replay.comparison.cluster_claims import ClusterView
@@ -45,14 +45,14 @@ RANKS = {"TRACE": 0, "DEBUG": 1, "INFO": 2, "WARN": 3, "ERROR": 4, "FATAL": 5}
 class Due(NamedTuple):
     """A decision that a line has to state.
 
-    `step` is that of the event, `texts` makes kind, subject and value as reports show
-    them. `items` are alternatives, one of which the line states; else the line counts one of
-    `requests`. `why_unknown` tells why it may not have been decided.
+    `step` is that of the event, `texts` are kind, subject and value as reports show them. `items`
+    are alternatives, one of which the line states; else the line counts one of `requests`.
+    `why_unknown` tells why it may not have been decided.
     """
 
     step: int
     kind: str
-    texts: Callable[[], tuple[str, str, str]]
+    texts: tuple[str, str, str]
     items: Sequence[Item] = ()
     requests: Collection[tuple[Any, ...]] = ()
     why_unknown: str = ""
@@ -84,13 +84,13 @@ class Written:
         """Steps of the decisions that look the same."""
         steps: dict[tuple[str, str, str], list[int]] = {}
         for one in self.due:
-            steps.setdefault(one.texts(), []).append(one.step)
+            steps.setdefault(one.texts, []).append(one.step)
         return steps
 
     @cached_property
     def _sure(self) -> list[int]:
         """Steps of the decisions that are stated, as all that look like them."""
-        n_stated = Counter(one.texts() for one in self.stated)
+        n_stated = Counter(one.texts for one in self.stated)
         return [
             step for texts, n in n_stated.items() if n == len(self._alike[texts])
             for step in self._alike[texts]
@@ -98,14 +98,14 @@ class Written:
 
     def is_before(self, one: Due) -> bool:
         """Whether lines state a decision of an earlier step than one, and all that look like it."""
-        return min(self._sure, default=BEYOND) < min(self._alike[one.texts()])
+        return min(self._sure, default=BEYOND) < min(self._alike[one.texts])
 
     def is_after(self, one: Due, *, steps_are_complete: bool) -> bool:
         """Whether lines state a decision of a later step than one, and all that look like it.
 
         A decision of the same step will do where steps of which lines state any are complete.
         """
-        return max(self._sure, default=-1) + steps_are_complete > max(self._alike[one.texts()])
+        return max(self._sure, default=-1) + steps_are_complete > max(self._alike[one.texts])
 
 
 class DecisionLines:
@@ -218,7 +218,7 @@ class Decisions:
         self.lines.note_events(cluster)
         self.due: list[tuple[LogEvent, str, list[Due]]] = []
         self.n_due = 0
-        self.missing: dict[int, Counter[str]] = {}
+        self.missing: defaultdict[int, Counter[str]] = defaultdict(Counter)
 
     def note(self, ran: Ran, what: str, view: ClusterView) -> None:
         """Take down what an event decided; `what` describes it."""
@@ -236,7 +236,7 @@ class Decisions:
         """Steps that elect preferred replicas of which no line tells that they are preferred."""
         if ran.event.kind != "rebalance":
             return set()
-        lives = ((simulation.possibility[row], item) for row, item in ran.made if row >= 0)
+        lives = ((simulation.possibility[row], item) for row, item in ran.made)
         return {item.step for life, item in lives
                 if not self.cluster.is_assigned(life.partition, life.creation)}
 
@@ -264,8 +264,8 @@ class Decisions:
                     unknown[key] = (first, n + 1)
                 else:
                     self.n_due += 1
-                    kind, subject, value = one.texts()
-                    self.missing.setdefault(event.at, Counter())[subject] += 1
+                    kind, subject, value = one.texts
+                    self.missing[event.at][subject] += 1
                     yield Fact(number, kind, subject, None, value, MISSING, what)
         for (subject, reason), (first, n) in unknown.items():
             yield Fact(first, UNSTATED, subject, None, n, UNKNOWN, reason)
@@ -309,37 +309,29 @@ def _around(numbers: Sequence[int], at: int) -> tuple[int, int]:
 
 def _due(ran: Ran, view: ClusterView) -> Iterator[Due]:
     simulation = view.world.simulation
-    shrinks: dict[tuple[int, int, Any], list[Item]] = {}
+    alternatives: dict[tuple[int, Any], list[Item]] = {}
     for row, item in ran.made:
-        kind = _kind_of(item)
-        if row < 0 or item.fields.get("unsent") or not kind:
-            continue
-        alternatives = [item]
-        if item.key[0] in IN_ANY_ORDER:
-            alternatives = shrinks.setdefault((row, item.step, item.key), [])
-            alternatives.append(item)
-            if len(alternatives) > 1:
-                continue
-        name = name_of(simulation.possibility[row].partition)
-        yield Due(
-            item.step, kind, partial(_texts, name, item), alternatives,
-            why_unknown=_why_unsure(view, row, item),
-        )
+        if _kind_of(item) and not item.fields.get("unsent"):
+            key = (item.step, item.key) if item.key[0] in IN_ANY_ORDER else item.serial
+            alternatives.setdefault((row, key), []).append(item)
+    for (row, _), items in alternatives.items():
+        first, name = items[0], name_of(simulation.possibility[row].partition)
+        yield Due(first.step, _kind_of(first), _texts(name, first), items,
+                  why_unknown=_why_unsure(view, row, first))
     for sending in ran.sendings:
         at, step = sending.step, (ran.event.number, sending.step)
-        yield Due(at, "sent_update_metadata", partial(
-            _request_texts, "UpdateMetadata", "cluster",
-            f"{sending.n_partitions} partitions to brokers {shown(sending.recipients)}",
-        ), requests=[("update_metadata", None, None, *step)])
+        value = f"{sending.n_partitions} partitions to brokers {shown(sending.recipients)}"
+        yield Due(at, "sent_update_metadata", ("UpdateMetadata request", "cluster", value),
+                  requests=[("update_metadata", None, None, *step)])
         for broker, (leads, follows) in sending.leads.items():
-            yield Due(at, "sent_leader_and_isr", partial(
-                _request_texts, "LeaderAndIsr", f"broker {broker}",
-                f"{leads} to lead, {follows} to follow",
-            ), requests=[("leads", None, broker, *step)])
+            value = f"{leads} to lead, {follows} to follow"
+            texts = "LeaderAndIsr request", f"broker {broker}", value
+            yield Due(at, "sent_leader_and_isr", texts, requests=[("leads", None, broker, *step)])
         for broker, n in sorted(sending.stopped.items()):
-            yield Due(at, "sent_stop_replica", partial(
-                _request_texts, "StopReplica", f"broker {broker}", f"{n} replicas",
-            ), requests=[("stops", delete, broker, *step) for delete in (None, True, False)])
+            texts = "StopReplica request", f"broker {broker}", f"{n} replicas"
+            yield Due(at, "sent_stop_replica", texts, requests=[
+                ("stops", delete, broker, *step) for delete in (None, True, False)
+            ])
 
 
 def _why_unsure(view: ClusterView, row: int, item: Item) -> str:
@@ -374,10 +366,6 @@ def _kind_of(item: Item) -> str:
     if first == "moved" and key[-1] in IN_OTHER_LINES:
         return IN_OTHER_LINES[key[-1]]
     return DECISION_OF.get(first, "")
-
-
-def _request_texts(request: str, subject: str, value: str) -> tuple[str, str, str]:
-    return f"{request} request", subject, value
 
 
 def _texts(name: str, item: Item) -> tuple[str, str, str]:

@@ -24,11 +24,7 @@ def _transition(case: Case, found: dict[str, Any] | None, ending: str = "") -> C
 def _moved(case: Case) -> list[Check]:
     fields = case.fields
     found = case.take("moved", fields.get("replica"), fields["before"], fields["after"])
-    checks = [_transition(case, found)]
-    if "replicas" in fields:
-        assigned = case.simulation.state.assignment(case.row).replicas
-        checks.append(Check("replicas", fields["replicas"], assigned))
-    return checks
+    return [_transition(case, found), *(_assigned(case) if "replicas" in fields else ())]
 
 
 def _failed(case: Case) -> list[Check]:
@@ -47,12 +43,8 @@ def _led(case: Case) -> list[Check]:
 
 def _elected(case: Case) -> list[Check]:
     """The last election that is predicted, whatever the partition's state was before."""
-    items = [
-        item for item in case.simulation.items_of(case.row, "led")
-        if item.key[-1] == "OnlinePartition"
-    ]
-    last = max(items, key=lambda item: item.order, default=None)
-    return checks_of({"leader": case.fields["leader"]}, None if last is None else last.fields)
+    items = case.simulation.items_of(case.row, "led")
+    return checks_of({"leader": case.fields["leader"]}, items[-1].fields if items else None)
 
 
 def _shrunk(case: Case) -> list[Check]:
@@ -101,12 +93,10 @@ def _sent_told(case: Case) -> list[Check]:
 
 def _requested(logged: dict[str, Any], predicted: dict[str, Any] | None) -> list[Check]:
     """A record in a request; while its topic is being deleted epoch and version are always 0."""
-    checks = checks_of(logged, predicted)
-    if logged["leader"] != LEADER_DURING_DELETE:
-        return checks
+    is_deleted = logged["leader"] == LEADER_DURING_DELETE
     return [
-        check if check.counted == "record_epoch" else check._replace(counted="")
-        for check in checks
+        check._replace(counted="") if is_deleted and check.counted != "record_epoch" else check
+        for check in checks_of(logged, predicted)
     ]
 
 
@@ -123,13 +113,10 @@ def _not_received(case: Case) -> list[Check]:
 
     Up to 2.1 that is made all the same.
     """
-    fields, logged, time = case.fields, case.fields["record"].stated(), case.line.entry.time
-    kind, broker = "leader_and_isr", fields["broker"]
-    if fields["api"].startswith("UpdateMetadata"):
-        kind, broker = "update_metadata", None
-    items = list(case.simulation.requests(
-        case.row, kind, broker, time, unsent=case.line.kind == "not_sent"
-    ))
+    fields, logged = case.fields, case.fields["record"].stated()
+    to_all = fields["api"].startswith("UpdateMetadata")
+    kind, broker = ("update_metadata", None) if to_all else ("leader_and_isr", fields["broker"])
+    items = [*case.simulation.requests(case.row, kind, broker, unsent=case.line.kind == "not_sent")]
     request = max(reversed(items), key=lambda item: item.agreement(logged), default=None)
     ran = case.simulation.ran
     if request is None and ran and not ran[-1].event.term.opened:  # Made before the log begins.
@@ -168,10 +155,11 @@ def _state_at_startup(case: Case, broker: int | None, now: Any) -> Any:
     they moved was before as they found it.
     """
     simulation = case.simulation
-    ran = simulation.ran[-1] if simulation.ran else None
-    if ran is None or ran.event.kind != "failover" or not ran.outcomes:
+    if not simulation.ran or simulation.ran[-1].event.kind != "failover":
         return now
-    started = next((step for step, action in enumerate(ran.outcomes[0].actions)
+    ran = simulation.ran[-1]
+    actions = (action for outcome in ran.outcomes for action in outcome.actions)
+    started = next((step for step, action in enumerate(actions)
                     if action.startswith("partition states at startup")), 0)
     for item in reversed(simulation.items_of(case.row, "moved")):
         if item.event is not ran.event:
@@ -182,8 +170,7 @@ def _state_at_startup(case: Case, broker: int | None, now: Any) -> Any:
 
 
 def _not_preferred(case: Case) -> list[Check]:
-    assigned = _assigned(case) if "replicas" in case.fields else []
-    return [*assigned, _led_by_preferred(case, case.fields["preferred"])]
+    return [*_assigned(case), _led_by_preferred(case)]
 
 
 def _assigned(case: Case) -> list[Check]:
@@ -191,19 +178,18 @@ def _assigned(case: Case) -> list[Check]:
     return [Check("replicas", case.fields["replicas"], assigned)]
 
 
-def _led_by_preferred(case: Case, logged: bool) -> Check:
+def _led_by_preferred(case: Case) -> Check:
     """Whether a partition's preferred replica led it when leaders were checked for imbalance."""
-    leader = case.simulation.leaders_before.get(case.row)
-    led = case.simulation.preferred(case.row) == (case.leader() if leader is None else leader)
-    return Check(LED_BY_PREFERRED, logged, led)
+    leader = case.simulation.leaders_before.get(case.row, case.leader())
+    return Check(LED_BY_PREFERRED, False, case.simulation.preferred(case.row) == leader)
 
 
 def _balanced(case: Case) -> list[Check]:
     """Automatic balancing elects where others lead, since 2.6 replicas in the ISR alone."""
     simulation, record = case.simulation, case.record()
-    if case.fields["trigger"] != "AutoTriggered" or record is None:
+    if case.fields["trigger"] != "AutoTriggered" or not record:
         return []
-    checks = [_led_by_preferred(case, False)]
+    checks = [_led_by_preferred(case)]
     if simulation.controller.profile.rebalances_in_isr:
         in_sync = simulation.preferred(case.row) in record["isr"]
         checks.append(Check("its preferred replica in sync", True, in_sync))
@@ -224,15 +210,15 @@ def _leader_before(case: Case) -> list[Check]:
 def _isr_updated(case: Case) -> list[Check]:
     fields, ran = case.fields, case.simulation.ran
     record = fields.get("record")
-    logged = {"isr": fields["isr"], "version": fields["version"]} if record is None else (
-        record.stated()
-    )
-    items = case.simulation.items_of(case.row, "update_metadata")
-    if ran and items and ran[-1].event.kind == "isr" and items[-1].event is ran[-1].event:
-        # The request is announced first; a reassignment that it completes comes after.
-        first = next(item for item in items if item.event is ran[-1].event)
-        return checks_of(logged, {**(case.record() or {}), **first.fields})
-    return checks_of(logged, case.record())
+    logged = record.stated() if record is not None else {
+        name: fields[name] for name in ("isr", "version")
+    }
+    # The request is announced first; a reassignment that it completes comes after.
+    announced = next((
+        item.fields for item in case.simulation.items_of(case.row, "update_metadata")
+        if ran and ran[-1].event.kind == "isr" and item.event is ran[-1].event
+    ), {})
+    return checks_of(logged, {**case.record(), **announced})
 
 
 def _epoch_updated(case: Case) -> list[Check]:
@@ -245,14 +231,11 @@ def _epoch_updated(case: Case) -> list[Check]:
 
 def _sent_reassignment(case: Case) -> list[Check]:
     logged = case.fields["record"].stated()
-    found = None
-    for item in case.simulation.items_of(case.row, "leader_and_isr"):
+    for item in reversed(case.simulation.items_of(case.row, "leader_and_isr")):
         if item.fields["leader_epoch"] == logged.get("leader_epoch"):
-            found = item.fields
-    if found is None:
-        return _state(case)
-    leader = Check("leader", case.fields["leader"], found["leader"])
-    return [*checks_of(logged, found), leader]
+            leader = Check("leader", case.fields["leader"], item.fields["leader"])
+            return [*checks_of(logged, item.fields), leader]
+    return _state(case)
 
 
 COMPARE: dict[str, Compare] = {

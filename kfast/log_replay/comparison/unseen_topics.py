@@ -82,10 +82,8 @@ def _unseen_until(cluster: Cluster) -> Iterator[tuple[int, float]]:
 
 def _wrong_by_topic(facts: Sequence[Fact], cluster: Cluster) -> dict[str, list[int]]:
     """Places of facts that are not as predicted, of topics from before it and of brokers."""
-    wrong = dict[str, list[int]]()
+    wrong: dict[str, list[int]] = {}
     resumed = list(_unseen_until(cluster))
-    if not resumed:
-        return wrong
     begins: dict[str, list[tuple[int, str]]] = {}
     created = [(p, event) for event in cluster.events if event.kind in ("topics", "partitions")
                for p in event.fields["created"]]

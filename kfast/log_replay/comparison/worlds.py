@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from kfast.log_replay.brokers import BrokerSide, Heard
@@ -55,7 +56,7 @@ class World:
 
     simulation: Simulation
     brokers: BrokerSide
-    traces: dict[int, Trace] = field(default_factory=dict)
+    traces: defaultdict[int, Trace] = field(default_factory=lambda: defaultdict(Trace))
     gone: dict[Partition, list[Life]] = field(default_factory=dict)
 
     def lives(self, partitions: Iterable[Partition]) -> Iterator[Life]:
@@ -63,19 +64,12 @@ class World:
         for partition in partitions:
             yield from self.gone.get(partition, ())
             for row in self.simulation.rows.get(partition, ()):
-                yield Life(self.simulation.possibility[row],
-                           self.traces.setdefault(row, Trace()), row)
-
-    def is_behind(self, row: int) -> bool:
-        """Whether lines have decided against a row already."""
-        trace = self.traces.get(row)
-        return trace is not None and trace.is_behind
+                yield Life(self.simulation.possibility[row], self.traces[row], row)
 
     def bury(self, row: int, possibility: Possibility) -> None:
         """Keep what became of a row whose partition was deleted."""
-        self.gone.setdefault(possibility.partition, []).append(
-            Life(possibility, self.traces.pop(row, Trace()), None)
-        )
+        life = Life(possibility, self.traces.pop(row, Trace()), None)
+        self.gone.setdefault(possibility.partition, []).append(life)
 
     def drop_vanished(self, event: LogEvent) -> None:
         """Drop partitions that must have gone unseen before an event.
@@ -108,7 +102,9 @@ class World:
         """Change the rows; traces and memories go with them."""
         moved = self.simulation.rebuild(dropped, added)
         self.brokers.move_rows(moved)
-        self.traces = {moved[r]: trace for r, trace in self.traces.items() if r in moved}
+        self.traces = defaultdict(
+            Trace, {moved[row]: trace for row, trace in self.traces.items() if row in moved}
+        )
         for row, (possibility, _) in enumerate(added, len(moved)):
             self.traces[row] = Trace(wrong=possibility.inherited)
 
@@ -121,13 +117,6 @@ class World:
         })
         return world
 
-    def reset(self, before: list[Possibility]) -> None:
-        """Begin anew for rows that an event gave to other partitions."""
-        for row, possibility in enumerate(self.simulation.possibility):
-            if row >= len(before) or before[row] is not possibility:
-                self.traces[row] = Trace()
-                self.brokers.forget(row)
-
     def case(self, line: Statement, term: int) -> Case:
         """A line, before it is compared with a row."""
         return Case(self.simulation, self.brokers, term, line, line.fields, -1)
@@ -139,11 +128,11 @@ class World:
         if line.kind != "not_preferred":
             return
         simulation, broker = self.simulation, line.fields["broker"]
+        leaders = simulation.leaders()
         for row in simulation.rows_led_if_preferred(broker):
             partition = simulation.possibility[row].partition
             if partition not in line.fields["partitions"] and (only is None or partition in only):
-                leader = simulation.leaders_before.get(row)
-                leader = simulation.leader(row) if leader is None else leader
+                leader = simulation.leaders_before.get(row, leaders[row])
                 yield row, Check(LED_BY_PREFERRED, True, leader == broker)
 
 
@@ -156,8 +145,9 @@ def copy_of(world: World) -> World:
     """Make an independent copy of a world."""
     return World(
         world.simulation.copy(), world.brokers.copy(),
-        {row: Trace(list(trace.checks), trace.wrong, trace.is_behind)
-         for row, trace in world.traces.items()},
+        defaultdict(Trace, {
+            row: replace(trace, checks=list(trace.checks)) for row, trace in world.traces.items()
+        }),
         {p: list(some) for p, some in world.gone.items()},
     )
 
@@ -177,7 +167,10 @@ def run_event(world: World, event: LogEvent) -> Ran:
             for row in some:
                 if row not in simulation.rows.get(partition, ()):
                     world.bury(row, before[row])
-        world.reset(before)
+        for row, possibility in enumerate(simulation.possibility):
+            if row >= len(before) or before[row] is not possibility:  # Of another partition now.
+                world.traces[row] = Trace()
+                world.brokers.rows.pop(row, None)
     if event.kind == "resume":
         _remember_all(world)
     if event.kind == "failover":
@@ -198,12 +191,9 @@ def _remember_all(world: World) -> None:
     live = simulation.registered
     for row in range(len(simulation.possibility)):
         leadership = simulation.state.leadership(row)
-        if leadership is None or leadership.leader not in live:
-            continue
-        for broker in simulation.state.assignment(row).replicas:
-            if broker in live:
-                world.brokers.rows[row].heard[broker] = Heard(
-                    leadership.leader_epoch, leadership.leader
-                )
+        if leadership is not None and leadership.leader in live:
+            heard = Heard(leadership.leader_epoch, leadership.leader)
+            for broker in live.intersection(simulation.state.assignment(row).replicas):
+                world.brokers.rows[row].heard[broker] = heard
     for broker in live:
         world.brokers.fresh[broker] = False

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from kfast.journal import Outcome
 from kfast.log_replay.engine.last_isr_members import (
+    Survivors,
     keep_survivors,
-    records_before,
+    named_survivors,
     say_in_order,
-    say_survivors,
 )
 from kfast.log_replay.engine.simulation import Ran, Simulation
 from kfast.log_replay.engine.stored_records import lent, write_isr
 from kfast.log_replay.engine.topic_deletion import delete, deleted, queue, topic_names
 from kfast.log_replay.events.events import LogEvent
-from kfast.log_replay.wording.values import Partition
-from kfast.schema import FLAG_ASSIGNED, FLAG_BEING_REASSIGNED, FLAG_HAS_LEADERSHIP
+from kfast.log_replay.wording.values import Partition, distinct
+from kfast.schema import FLAG_BEING_REASSIGNED
 
 Result = Outcome | list[Outcome] | None
 """What the calls of an event lead to: most events are one call, or none."""
@@ -32,19 +31,18 @@ MOST_WRITES = 8
 def run(simulation: Simulation, event: LogEvent) -> Ran:
     """Run one event; what it did is kept in the simulation."""
     result: Result = None
-    survivors: dict[int, int] = {}
+    survivors: Survivors = {}
     if simulation.has_room_for(event):
         before = BEFORE.get(event.kind)
         simulation.written = before(simulation, event) if before is not None else []
         if event.fields.get("cut"):
             simulation.note_cut(event)
-        records = records_before(simulation, event)
+        survivors = named_survivors(simulation, event)
         with lent(simulation, event):
             result = RUN[event.kind](simulation, event)
-        survivors = keep_survivors(simulation, event, records)
     outcomes = result if isinstance(result, list) else [] if result is None else [result]
     ran = simulation.note(event, outcomes)
-    ran.last_members = tuple(say_survivors(simulation, event, survivors))
+    ran.last_members = tuple(keep_survivors(simulation, event, survivors))
     say_in_order(simulation, event)
     return ran
 
@@ -57,7 +55,6 @@ def _failover(simulation: Simulation, event: LogEvent) -> Outcome:
     state.controller_id = term.controller
     epoch = term.epoch if term.epoch is not None else state.controller_epoch + 1
     state.controller_epoch = state.epoch_store_version = epoch - 1
-    simulation.read_records()
     if event.fields.get("to_delete") is not None:
         queue(simulation, event.fields["to_delete"])
     simulation.move(event.fields.get("moving", {}))
@@ -85,7 +82,8 @@ def _brokers(simulation: Simulation, event: LogEvent) -> Outcome:
     epochs = fields.get("epochs", {})
 
     def with_epochs(brokers: set[int]) -> dict[int, int]:
-        return {b: epochs.get(b) or (simulation.broker_epoch(b) or 0) + 1 for b in sorted(brokers)}
+        last = simulation.controller.registered_epoch
+        return {b: epochs.get(b) or (last(b) or 0) + 1 for b in sorted(brokers)}
 
     added = set(fields["added"])
     return simulation.controller.on_broker_change(
@@ -96,9 +94,9 @@ def _brokers(simulation: Simulation, event: LogEvent) -> Outcome:
 
 
 def _shutdown(simulation: Simulation, event: LogEvent) -> Outcome | None:
-    if event.fields["broker"] not in simulation.registered:
-        return None
-    return simulation.controller.controlled_shutdown(event.fields["broker"])
+    broker = event.fields["broker"]
+    is_known = broker in simulation.registered
+    return simulation.controller.controlled_shutdown(broker) if is_known else None
 
 
 def _topics(simulation: Simulation, event: LogEvent) -> list[Outcome]:
@@ -129,12 +127,11 @@ def _isr(simulation: Simulation, event: LogEvent) -> Result:
     moving = state.n_reassigned
     if event.fields.get("completes_later"):  # No reassignment ends: another line says when.
         state.n_reassigned = 0
-    try:
-        if _is_notified(simulation, event):
-            return _notified(simulation, event)
-        return _altered(simulation, _wanted(simulation, event))
-    finally:
-        state.n_reassigned = moving
+    result: Result = _notified(simulation, event) if _is_notified(simulation, event) else (
+        _altered(simulation, _wanted(simulation, event))
+    )
+    state.n_reassigned = moving
+    return result
 
 
 def _is_notified(simulation: Simulation, event: LogEvent) -> bool:
@@ -160,16 +157,14 @@ def _wanted(simulation: Simulation, event: LogEvent) -> dict[int, tuple[Any, int
 
 def _altered(simulation: Simulation, wanted: dict[int, Any]) -> list[Outcome]:
     """AlterPartition: a request by each leader."""
-    state = simulation.state
-    outcomes = []
+    outcomes, leaders = [], simulation.leaders()
     groups: dict[int, list[int]] = {}
     for row, (isr, _) in wanted.items():
-        leadership = state.leadership(row)
-        if isr is not None and leadership is not None and leadership.leader >= 0:
-            groups.setdefault(leadership.leader, []).append(row)
+        if isr is not None and leaders[row] >= 0:
+            groups.setdefault(leaders[row], []).append(row)
     for leader, rows in sorted(groups.items()):
-        records = state.records[rows]
-        epoch = simulation.broker_epoch(leader)
+        records = simulation.state.records[rows]
+        epoch = simulation.controller.registered_epoch(leader)
         outcomes.append(simulation.controller.alter_partition(
             leader, -1 if epoch is None else epoch, rows, records["leader_epoch"].copy(),
             [wanted[row][0] for row in rows], records["version"].copy(),
@@ -179,10 +174,8 @@ def _altered(simulation: Simulation, wanted: dict[int, Any]) -> list[Outcome]:
 
 def _notified(simulation: Simulation, _event: LogEvent) -> Outcome | None:
     """Records changed in the store; the controller reads them again."""
-    if not simulation.written:
-        return None
     rows = np.array(sorted(simulation.written), np.int32)
-    return simulation.controller.on_isr_change_notification(rows)
+    return simulation.controller.on_isr_change_notification(rows) if rows.size else None
 
 
 def _rebalance(simulation: Simulation, event: LogEvent) -> Outcome | None:
@@ -191,10 +184,8 @@ def _rebalance(simulation: Simulation, event: LogEvent) -> Outcome | None:
         return None
     outcome = simulation.controller.rebalance_leaders(event.fields.get("percentage", 10))
     if outcome.imbalance is not None:
-        simulation.imbalance = {
-            row["broker_id"]: (row["preferred"], row["led_by_others"], row["ratio"])
-            for row in outcome.imbalance.to_pylist()
-        }
+        rows = outcome.imbalance.to_pylist()
+        simulation.imbalance = {row["broker_id"]: row["ratio"] for row in rows}
     return outcome
 
 
@@ -229,10 +220,8 @@ def _targets(simulation: Simulation, event: LogEvent) -> dict[tuple[str, int], l
 
 def _caught_up(simulation: Simulation, event: LogEvent) -> Outcome | None:
     """All targets of a reassignment are in the ISR, which its leader wrote: it goes on."""
-    rows = _moving(simulation, event)
-    if not rows:
-        return None
-    return simulation.controller.on_partition_reassignment(np.array(rows, np.int32))
+    rows = np.array(_moving(simulation, event), np.int32)
+    return simulation.controller.on_partition_reassignment(rows) if rows.size else None
 
 
 def _moving(simulation: Simulation, event: LogEvent) -> list[int]:
@@ -245,10 +234,8 @@ def _moving(simulation: Simulation, event: LogEvent) -> list[int]:
 
 
 def _dir_failure(simulation: Simulation, event: LogEvent) -> Outcome:
-    known = simulation.registered
-    return simulation.controller.on_broker_log_dir_failure(
-        [b for b in event.fields["brokers"] if b in known]
-    )
+    brokers = [broker for broker in event.fields["brokers"] if broker in simulation.registered]
+    return simulation.controller.on_broker_log_dir_failure(brokers)
 
 
 def _dir_answer(simulation: Simulation, event: LogEvent) -> Outcome | None:
@@ -292,13 +279,13 @@ def _leaders_wrote(simulation: Simulation, event: LogEvent) -> list[int]:
         possibility = simulation.possibility[row]
         members = record.isr if isr is None else isr
         if isr is None and row not in simulation.unread and possibility.partition in supposed:
-            members = (*members, *(b for b in _online(simulation, row) if b not in members))
+            members = distinct((*members, *_online(simulation, row)))
         n_writes = event.fields.get("n_writes", {}).get(possibility.partition, 0)
-        least = record.version + max(set(members) != set(record.isr), n_writes)
-        unknown = possibility.unknown()[1]
-        now = least if unknown or version is None else max(version, record.version)
-        if now != record.version:
-            write_isr(simulation, row, members, now)
+        n_raised = max(set(members) != set(record.isr), n_writes)
+        if version is not None and not possibility.unknown()[1]:
+            n_raised = max(version - record.version, 0)
+        if n_raised:
+            write_isr(simulation, row, members, n_raised)
     return list(wanted)
 
 
@@ -310,14 +297,11 @@ def _targets_caught_up(simulation: Simulation, event: LogEvent) -> list[int]:
         target = event.fields["replicas"] or simulation.targets.get(
             event.fields["partition"], assigned.target
         )
-        missing = [b for b in target if b not in record.isr]
-        _write_isr(simulation, row, (*record.isr, *missing), event)
+        _write_isr(simulation, row, distinct((*record.isr, *target)), event)
     return []
 
 
-def _write_isr(
-    simulation: Simulation, row: int, isr: Sequence[int], event: LogEvent
-) -> None:
+def _write_isr(simulation: Simulation, row: int, isr: Sequence[int], event: LogEvent) -> None:
     """A leader writes its ISR into the store.
 
     How many writes it took, the next line tells that says epoch and version: all other writes
@@ -327,12 +311,10 @@ def _write_isr(
     assert record is not None
     possibility = simulation.possibility[row]
     same = set(isr) == set(record.isr)
-    noted = event.fields.setdefault("writes", {})
-    writes = noted.get(possibility.partition, 1)
+    writes = event.fields.get("writes", {}).get(possibility.partition, 1)
     ahead = event.fields.get("ahead", {}).get(possibility.partition)
     as_many = event.fields.setdefault("as_many", set())
     if any(possibility.unknown()[:2]):
-        noted.setdefault(possibility.partition, writes)
         as_many.add(possibility.origin)
     if possibility.origin in as_many:  # What it counts from is found with as many writes.
         ahead = None
@@ -342,14 +324,8 @@ def _write_isr(
         writes = n_raised if 1 <= n_raised <= MOST_WRITES else int(n_raised < 1 and not same)
     elif same:
         writes = 0
-    if not writes:  # It was written before, as far as the lines tell.
-        return
-    if event.fields.get("within"):
-        simulation.late = {**simulation.late, row: replace(
-            record, isr=tuple(isr), version=record.version + writes, recovery=0,
-        )}
-    else:
-        write_isr(simulation, row, isr, record.version + writes)
+    if writes:  # Else it was written before, as far as the lines tell.
+        write_isr(simulation, row, isr, writes, is_late=event.fields.get("within", False))
 
 
 def _hidden_isr(simulation: Simulation, event: LogEvent) -> list[int]:
@@ -363,12 +339,10 @@ def _hidden_isr(simulation: Simulation, event: LogEvent) -> list[int]:
     behind = _rows_behind(simulation)
     if "supposed" not in event.fields:
         event.fields["supposed"] = _supposed(simulation, event, behind)
-    supposed = event.fields["supposed"]
-    rows = [row for row in behind if simulation.possibility[row].partition in supposed]
+    rows = [row for row in behind
+            if simulation.possibility[row].partition in event.fields["supposed"]]
     for row in rows:
-        record = simulation.stored_record(row)
-        assert record is not None
-        write_isr(simulation, row, _online(simulation, row), record.version + 1)
+        write_isr(simulation, row, _online(simulation, row))
     return rows
 
 
@@ -388,20 +362,11 @@ def _supposed(
 
 def _rows_behind(simulation: Simulation) -> list[int]:
     """Rows whose leader is live, and whose live replicas are not their ISR."""
-    state, unread = simulation.state, simulation.unread
-    present = FLAG_ASSIGNED | FLAG_HAS_LEADERSHIP
-    rows = np.flatnonzero(state.records["flags"] & present == present).astype(np.int32)
-    records = state.records[rows]
-    slots = np.arange(state.n_slots, dtype=np.uint64)
-    is_live = (state.live_slots(rows)[:, np.newaxis] >> slots & np.uint64(1)).astype(np.bool_)
-    is_live &= slots < records["n_replicas"][:, np.newaxis]
-    in_isr = (records["isr"][:, np.newaxis] >> slots & np.uint64(1)).astype(np.bool_)
-    leads = state.replicas[rows] == records["leader"][:, np.newaxis]
-    is_behind = (is_live & leads).any(axis=1) & (is_live != in_isr).any(axis=1)
-    behind = [row for row in rows[is_behind].tolist() if row not in unread]
-    for row, record in unread.items():
-        up = _online(simulation, row)
-        if record.leader in up and set(up) != set(record.isr):
+    behind = []
+    for row, _ in simulation.existing():
+        record = simulation.stored_record(row)
+        online = set(_online(simulation, row))
+        if record is not None and record.leader in online and online != set(record.isr):
             behind.append(row)
     return behind
 
@@ -418,13 +383,12 @@ def _isr_written(simulation: Simulation, event: LogEvent) -> list[int]:
     Where no line says which, some replicas have left, or all live ones have caught up.
     """
     left = event.fields.get("left", {})
-    live = simulation.registered - simulation.shutting_down
     for partition, isr in event.fields["updates"].items():
         for row in simulation.rows_of(partition):
             record = simulation.stored_record(row)
             if record is not None:
                 stayed = set(record.isr) - left.get(partition, set()) or record.isr
-                members = isr or (stayed if left else live)
+                members = isr or (stayed if left else simulation.live)
                 ordered = [b for b in simulation.state.assignment(row).replicas if b in members]
                 _write_isr(simulation, row, ordered, event)
     return []

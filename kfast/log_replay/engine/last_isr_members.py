@@ -9,49 +9,39 @@ import dataclasses
 from collections.abc import Iterator
 
 from kfast.log_replay.engine.simulation import NO_ITEMS, Simulation
-from kfast.log_replay.engine.stored_records import restore
 from kfast.log_replay.events.events import DELETES, LogEvent
 from kfast.log_replay.wording.values import Partition
 from kfast.state import Leadership
 
-Before = dict[int, Leadership]
-"""Records of rows before an event that may take all of their ISRs out."""
+Survivors = dict[int, tuple[Leadership, int]]
+"""Records of rows before an event that may take all of their ISRs out, each with who stays."""
 
 
-def records_before(simulation: Simulation, event: LogEvent) -> Before:
-    """Records of the rows of which an event leaves one member alone."""
-    found: Before = {}
-    for partition in event.fields.get("survivors", ()):
-        for row in simulation.rows_of(partition):
-            record = simulation.stored_record(row)
-            if record is not None and len(record.isr) > 1:
-                found[row] = record
-    return found
+def named_survivors(simulation: Simulation, event: LogEvent) -> Survivors:
+    """Who stays by the log, of the rows of which an event leaves one member alone."""
+    return {
+        row: (record, survivor)
+        for partition, survivor in event.fields.get("survivors", {}).items()
+        for row in simulation.rows_of(partition)
+        if (record := simulation.stored_record(row)) is not None and len(record.isr) > 1
+    }
 
 
-def keep_survivors(simulation: Simulation, event: LogEvent, before: Before) -> dict[int, int]:
-    """Let those stay whom the log names, where an event took all of an ISR; who, row by row.
+def keep_survivors(
+    simulation: Simulation, event: LogEvent, survivors: Survivors
+) -> Iterator[Partition]:
+    """Let those stay whom the log names, where an event took all of an ISR, in all that it says.
 
-    Another may have been elected since then, within the event.
+    Another may have been elected since then, within the event. Gives the partitions of which it
+    said another.
     """
-    survivors: dict[int, int] = {}
-    for row, record in before.items():
-        survivor = event.fields["survivors"][simulation.possibility[row].partition]
+    for row, (record, survivor) in survivors.items():
         after = simulation.stored_record(row)
         alive = set() if event.kind in DELETES else simulation.registered
         if after is None or survivor not in record.isr or survivor in alive:
             continue
-        survivors[row] = survivor
-        if after.leader == -1 and len(after.isr) == 1 and survivor not in after.isr:
-            restore(simulation, row, dataclasses.replace(after, isr=(survivor,)))
-    return survivors
-
-
-def say_survivors(
-    simulation: Simulation, event: LogEvent, survivors: dict[int, int]
-) -> Iterator[Partition]:
-    """What an event says of these rows names those who stay; gives those that said another."""
-    for row, survivor in survivors.items():
+        if after.leader == -1 and len(after.isr) == 1:
+            simulation.set_record(row, dataclasses.replace(after, isr=(survivor,)))
         changed = [
             item for item in simulation.items.get(row, NO_ITEMS).of_event(event)
             if item.fields.get("leader") == -1 and len(item.fields.get("isr", ())) == 1
@@ -73,24 +63,18 @@ def say_in_order(simulation: Simulation, event: LogEvent) -> None:
             if len(order) < 2 or sorted(shrunk) != sorted(order):
                 continue
             ranked = sorted(order, key=lambda broker: shrunk[broker].fields["leader_epoch"])
-            epochs = {shrunk[broker].fields["leader_epoch"] for broker in order}
-            if len({shrunk[broker].fields["leader"] for broker in order}) > 1 or (
-                len(epochs) < len(order)
-            ):
+            leaders, epochs = ({shrunk[broker].fields[name] for broker in order}
+                               for name in ("leader", "leader_epoch"))
+            if len(leaders) > 1 or len(epochs) < len(order):
                 continue  # The leader went too, or not all were in the ISR.
             stops = {item.key[1]: item for item in items
                      if item.key[0] == "stop_replica" and not item.fields["delete"]}
-            last = tuple(shrunk[ranked[-1]].fields["isr"])
-            fields = {
-                broker: {**shrunk[earlier].fields, "isr": (*last, *order[place + 1 :])}
-                for place, (broker, earlier) in enumerate(zip(order, ranked, strict=True))
-            }
-            counts = {
-                broker: dict(stops[earlier].fields)
-                for broker, earlier in zip(order, ranked, strict=True)
-                if broker in stops and earlier in stops
-            }
-            for broker in order:
-                shrunk[broker].fields = fields[broker]
-                if broker in counts:
-                    stops[broker].fields = counts[broker]
+            last = shrunk[ranked[-1]].fields["isr"]
+            changes = []
+            for place, (broker, earlier) in enumerate(zip(order, ranked, strict=True), 1):
+                isr = (*last, *order[place:])
+                changes.append((shrunk[broker], {**shrunk[earlier].fields, "isr": isr}))
+                if broker in stops and earlier in stops:
+                    changes.append((stops[broker], dict(stops[earlier].fields)))
+            for item, fields in changes:
+                item.fields = fields

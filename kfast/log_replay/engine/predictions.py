@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -15,14 +16,16 @@ from typing import Any
 
 from kfast.controllers import Profile
 from kfast.journal import Outcome
-from kfast.journal.outcome import FULL_TABLES
 from kfast.log_replay.events.events import LogEvent
 from kfast.state import Leadership
 
 Key = tuple[Any, ...]
-Made = tuple[int, Key, int, dict[str, Any]]
+Row = dict[str, Any]
+Made = tuple[Row, Key, dict[str, Any]]
+"""An item: a row of a table with its partition and step, and the key and the values."""
+
 Order = tuple[float, int]
-Tables = dict[str, list[dict[str, Any]]]
+Tables = dict[str, list[Row]]
 Places = Mapping[tuple[str, int], int]
 
 BEGINNING: Order = (-1, -1)
@@ -30,6 +33,8 @@ BEGINNING: Order = (-1, -1)
 
 _RECORD = ("leader", "leader_epoch", "isr", "version", "controller_epoch", "replicas", "adding",
            "removing", "is_new", "recovery")
+_LEADERSHIP = tuple(field.name for field in dataclasses.fields(Leadership))
+_RECORD_ELECTED = ("leader", "leader_epoch", "isr", "version", "recovery")
 _METADATA = ("leader", "leader_epoch", "isr", "version", "controller_epoch", "replicas")
 
 IN_ANY_ORDER = frozenset({"shrunk", "stop_replica"})
@@ -47,8 +52,6 @@ class Item:
     ----------
     event : LogEvent
     step : int
-    time : int
-        When the event began.
     key : tuple
         What kind of line says it, of what.
     fields : dict
@@ -61,7 +64,6 @@ class Item:
 
     event: LogEvent
     step: int
-    time: int
     key: Key
     fields: dict[str, Any]
     serial: int = field(default_factory=itertools.count().__next__)
@@ -72,10 +74,10 @@ class Item:
         """Place among all items of the cluster."""
         return self.event.number, self.step
 
-    def agreement(self, logged: Mapping[str, Any] | None) -> int:
+    def agreement(self, logged: Mapping[str, Any]) -> int:
         """How many values of a line are as predicted."""
         n, fields = 0, self.fields
-        for name, value in (logged or {}).items():
+        for name, value in logged.items():
             n += fields.get(name) == value
         return n
 
@@ -145,16 +147,13 @@ class Sending:
     leads: dict[int, tuple[int, int]] = field(default_factory=dict)
     recipients: tuple[int, ...] = ()
     n_partitions: int = 0
-    stops: dict[int, int] = field(default_factory=dict)
-    deletes: dict[int, int] = field(default_factory=dict)
+    stops: Counter[int] = field(default_factory=Counter)
+    deletes: Counter[int] = field(default_factory=Counter)
 
     @property
-    def stopped(self) -> dict[int, int]:
+    def stopped(self) -> Counter[int]:
         """How many replicas each broker stops, to be deleted or not."""
-        return {
-            broker: self.stops.get(broker, 0) + self.deletes.get(broker, 0)
-            for broker in {*self.stops, *self.deletes}
-        }
+        return self.stops + self.deletes
 
     @property
     def asked(self) -> set[tuple[str, int]]:
@@ -164,15 +163,10 @@ class Sending:
         return {(kind, broker) for kind, brokers in kinds.items() for broker in brokers}
 
 
-def tables_of(outcome: Outcome) -> Tables:
-    """The rows of each of an outcome's tables."""
-    return {name: outcome.rows(name) for name in FULL_TABLES}
-
-
 def items_of(
     tables: Tables, outcome: Outcome, places: Places,
     known: Mapping[int, Leadership], epoch: int, leaders: Sequence[int], profile: Profile,
-) -> Iterator[Made]:
+) -> Iterator[tuple[int, Key, int, dict[str, Any]]]:
     """Items of one event: row, key, step and values.
 
     Parameters
@@ -191,69 +185,68 @@ def items_of(
         Leader of each row after the event.
     profile : Profile
     """
-    yield from _transitions(tables, places, all_online=not profile.batch_per_partition)
-    yield from _elections(tables, places)
-    yield from _not_needed(tables, places, leaders)
-    yield from _refusals(tables, places)
-    yield from _shrinks(tables, places, known, epoch)
-    yield from _raised(tables, places, outcome.actions)
     up = {batch["step"]: frozenset(batch["registered"]) for batch in outcome.batches}
-    yield from _requests(tables, places, up)
-    if not profile.has_broker_epochs:  # Also those are logged whose broker is gone.
-        yield from _unsent(tables, places, up)
-    yield from _metadata(tables, places)
+    for row, key, fields in itertools.chain(
+        _transitions(tables, all_online=not profile.batch_per_partition),
+        _elections(tables), _not_needed(tables, places, leaders), _refusals(tables),
+        _shrinks(tables, places, known, epoch), _raised(tables, outcome.actions),
+        _requests(tables, up),
+        # Up to 2.1 also those are logged whose broker is gone.
+        () if profile.has_broker_epochs else _unsent(tables, up),
+        _metadata(tables),
+    ):
+        at = _place(row, places)
+        if at >= 0:  # Else its row got another name within the event.
+            yield at, key, row["step"], fields
 
 
-def _place(row: dict[str, Any], places: Places) -> int:
+def _place(row: Row, places: Places) -> int:
     return places.get((row["topic"], row["partition"]), -1)
 
 
-def _transitions(tables: Tables, places: Places, *, all_online: bool) -> Iterator[Made]:
+def _in_step(row: Row) -> tuple[int, str, int]:
+    """Step and partition of a row of a table."""
+    return row["step"], row["topic"], row["partition"]
+
+
+def _transitions(tables: Tables, *, all_online: bool) -> Iterator[Made]:
     """State changes; before 1.1 no line says that a replica of a partition without a record is up.
 
     Source: Kafka 1.0, ReplicaStateMachine.scala, `handleStateChange`.
     """
-    led = {(row["step"], row["topic"], row["partition"])
-           for row in tables["additions"] if row["kind"] == "LeaderAndIsr"}
+    led = {_in_step(row) for row in tables["additions"] if row["kind"] == "LeaderAndIsr"}
     for row in tables["transitions"]:
         key: Key = ("moved", row["broker_id"], row["from_state"], row["to_state"])
         is_again = row["to_state"] == "OnlineReplica" and row["from_state"] != "NewReplica"
-        if all_online or not is_again or (row["step"], row["topic"], row["partition"]) in led:
-            yield _place(row, places), key, row["step"], {}
+        if all_online or not is_again or _in_step(row) in led:
+            yield row, key, {}
 
 
-def _elections(tables: Tables, places: Places) -> Iterator[Made]:
+def _elections(tables: Tables) -> Iterator[Made]:
     """Records of partitions that came Online, with the state they came from."""
-    before = {
-        (row["step"], row["topic"], row["partition"]): row["from_state"]
-        for row in tables["transitions"] if row["broker_id"] is None
-    }
+    before = {_in_step(row): row["from_state"]
+              for row in tables["transitions"] if row["broker_id"] is None}
     for row in tables["elections"]:
         if row["code"] not in ("ELECTED", "INITIALIZED"):
             continue
-        state = before.get((row["step"], row["topic"], row["partition"]))
-        fields = {name: row[name] for name in ("leader", "leader_epoch", "version", "recovery")}
-        fields["isr"] = tuple(row["isr"])
-        fields["leader_before"] = row["leader_before"]
-        yield _place(row, places), ("led", state, "OnlinePartition"), row["step"], fields
+        key: Key = ("led", before.get(_in_step(row)), "OnlinePartition")
+        yield row, key, {name: _value(row[name]) for name in _RECORD_ELECTED}
 
 
 def _not_needed(tables: Tables, places: Places, leaders: Sequence[int]) -> Iterator[Made]:
     """Partitions put Online without an election: their preferred replica leads (before 1.1)."""
-    tried = {(row["step"], row["topic"], row["partition"]) for row in tables["elections"]}
+    tried = set(map(_in_step, tables["elections"]))
     for row in tables["transitions"]:
         if row["broker_id"] is None and row["to_state"] == "OnlinePartition" and (
-            (row["step"], row["topic"], row["partition"]) not in tried
+            _in_step(row) not in tried
         ):
-            at = _place(row, places)
             key: Key = ("led", row["from_state"], row["to_state"])
-            yield at, key, row["step"], {"leader": leaders[at] if at >= 0 else None}
+            yield row, key, {"leader": leaders[_place(row, places)]}
 
 
-def _refusals(tables: Tables, places: Places) -> Iterator[Made]:
+def _refusals(tables: Tables) -> Iterator[Made]:
     for row in tables["refusals"]:
-        key: Key = ("failed", row["broker_id"], row["from_state"], row["to_state"])
-        yield _place(row, places), key, row["step"], {"code": row["code"]}
+        yield row, ("failed", row["broker_id"], row["from_state"], row["to_state"]), {}
 
 
 def _shrinks(
@@ -263,64 +256,51 @@ def _shrinks(
 
     Of a partition that is being deleted nobody is told, so no addition says them.
     """
-    added: dict[tuple[int, str, int], list[dict[str, Any]]] = {}
-    requested: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    added: dict[tuple[int, str, int], list[Row]] = {}
+    requested: dict[int, list[Row]] = {}
     for row in tables["additions"]:
         if row["kind"] == "LeaderAndIsr":
-            added.setdefault((row["step"], row["topic"], row["partition"]), []).append(row)
-            requested.setdefault((row["topic"], row["partition"]), []).append(row)
-    turn: dict[tuple[int, str, int], int] = {}
-    stops = {
-        (row["step"], row["topic"], row["partition"], row["broker_id"])
-        for row in tables["requests"] if row["delete"] is False
-    }
+            added.setdefault(_in_step(row), []).append(row)
+            requested.setdefault(_place(row, places), []).append(row)
+    following = {name: iter(rows) for name, rows in added.items()}
+    stops = {(*_in_step(row), row["broker_id"])
+             for row in tables["requests"] if row["delete"] is False}
     begun: dict[tuple[int, str, int], Leadership] = {}
     latest: dict[int, tuple[int, Leadership]] = {}  # With the step that they are of.
     gone = [row for row in tables["transitions"]
             if row["broker_id"] is not None and row["to_state"] == "OfflineReplica"]
     leaving: dict[tuple[int, str, int], set[int]] = {}
     for row in gone:
-        leaving.setdefault((row["step"], row["topic"], row["partition"]), set()).add(
-            row["broker_id"]
-        )
+        leaving.setdefault(_in_step(row), set()).add(row["broker_id"])
     for row in gone:
-        name = (row["step"], row["topic"], row["partition"])
-        number = turn.get(name, 0)
-        turn[name] = number + 1
-        records = added.get(name, [])
-        at = _place(row, places)
-        key: Key = ("shrunk", row["broker_id"])
-        if number < len(records):
-            fields = {key: records[number][key] for key in (
-                "leader", "leader_epoch", "version", "controller_epoch", "recovery"
-            )}
-            fields["isr"] = tuple(records[number]["isr"])
-            yield at, key, row["step"], fields
-        others = leaving[name] - {row["broker_id"]}
-        if at in known and (others or not records):
+        name, at, broker = _in_step(row), _place(row, places), row["broker_id"]
+        key: Key = ("shrunk", broker)
+        record = next(following.get(name, iter(())), None)
+        if record is not None:
+            yield row, key, {name: _value(record[name]) for name in _LEADERSHIP}
+        others, is_told = leaving[name] - {broker}, name in added
+        if at in known and (others or not is_told):
             if name not in begun:
                 begun[name] = _record_before(
-                    row["step"], requested.get(name[1:], ()), latest.get(at, (-1, known[at]))
+                    row["step"], requested.get(at, ()), latest.get(at, (-1, known[at]))
                 )
                 latest[at] = row["step"], begun[name]
-            stopped = (*name, row["broker_id"]) in stops
-            for before, after in _in_any_order(begun[name], row["broker_id"], sorted(others)):
-                yield at, key, row["step"], {**vars(after), "controller_epoch": epoch}
-                if records and stopped:
-                    yield at, ("stop_replica", row["broker_id"]), row["step"], {
-                        "leader_epoch": before.leader_epoch, "delete": False
-                    }
-            if not records:
-                latest[at] = row["step"], _without(latest[at][1], row["broker_id"])
+            for before, after in _in_any_order(begun[name], broker, sorted(others)):
+                yield row, key, {**vars(after), "controller_epoch": epoch}
+                if is_told and (*name, broker) in stops:
+                    fields = {"leader_epoch": before.leader_epoch, "delete": False}
+                    yield row, ("stop_replica", broker), fields
+            if not is_told:
+                latest[at] = row["step"], _without(latest[at][1], broker)
 
 
 def _record_before(
-    step: int, additions: Sequence[dict[str, Any]], latest: tuple[int, Leadership]
+    step: int, additions: Sequence[Row], latest: tuple[int, Leadership]
 ) -> Leadership:
     """The record before a step: that which brokers were told since the latest known one, or it."""
     since = [row for row in additions if latest[0] <= row["step"] < step]
     return latest[1] if not since else Leadership(**{
-        field.name: _value(since[-1][field.name]) for field in dataclasses.fields(Leadership)
+        name: _value(since[-1][name]) for name in _LEADERSHIP
     })
 
 
@@ -345,53 +325,47 @@ def _without(record: Leadership, broker: int) -> Leadership:
     )
 
 
-def _raised(tables: Tables, places: Places, actions: Sequence[str]) -> Iterator[Made]:
+def _raised(tables: Tables, actions: Sequence[str]) -> Iterator[Made]:
     """Records whose leader epoch a reassignment raised."""
     for row in tables["additions"]:
         if row["kind"] == "LeaderAndIsr" and actions[row["step"]].endswith(RAISES):
-            fields = {name: row[name] for name in ("leader_epoch", "version")}
-            yield _place(row, places), ("raised",), row["step"], fields
+            yield row, ("raised",), {name: row[name] for name in ("leader_epoch", "version")}
 
 
-def _requests(
-    tables: Tables, places: Places, up: Mapping[int, frozenset[int]]
-) -> Iterator[Made]:
+def _requests(tables: Tables, up: Mapping[int, frozenset[int]]) -> Iterator[Made]:
     for row in tables["requests"]:
-        at, broker = _place(row, places), row["broker_id"]
         if row["kind"] == "LeaderAndIsr":
-            fields = {name: _value(row[name]) for name in _RECORD}
-            fields["up"] = up.get(row["step"], frozenset())
-            yield at, ("leader_and_isr", broker), row["step"], fields
+            yield row, ("leader_and_isr", row["broker_id"]), _lead(row, up)
         else:
-            fields = {"leader_epoch": row["leader_epoch"], "delete": row["delete"]}
-            yield at, ("stop_replica", broker), row["step"], fields
+            fields = {name: row[name] for name in ("leader_epoch", "delete")}
+            yield row, ("stop_replica", row["broker_id"]), fields
 
 
-def _unsent(
-    tables: Tables, places: Places, up: Mapping[int, frozenset[int]]
-) -> Iterator[Made]:
+def _unsent(tables: Tables, up: Mapping[int, frozenset[int]]) -> Iterator[Made]:
     """LeaderAndIsr requests to brokers that are not registered."""
-    found: dict[tuple[int, int, int], dict[str, Any]] = {}
-    for row in tables["additions"]:
-        if row["kind"] != "LeaderAndIsr":
-            continue
-        for broker in set(row["to"]) - up.get(row["step"], frozenset()):
-            key = row["step"], _place(row, places), broker
-            fields = {name: _value(row[name]) for name in _RECORD}
-            fields["is_new"] = fields["is_new"] or found.get(key, fields)["is_new"]
-            found[key] = {**fields, "up": up.get(row["step"], frozenset()), "unsent": True}
-    for (step, at, broker), fields in found.items():
-        yield at, ("leader_and_isr", broker), step, fields
+    requests = {
+        (_in_step(row), broker): row
+        for row in tables["additions"] if row["kind"] == "LeaderAndIsr"
+        for broker in set(row["to"]) - up.get(row["step"], frozenset())
+    }
+    for (_, broker), row in requests.items():
+        yield row, ("leader_and_isr", broker), {**_lead(row, up), "unsent": True}
 
 
-def _metadata(tables: Tables, places: Places) -> Iterator[Made]:
+def _lead(row: Row, up: Mapping[int, frozenset[int]]) -> dict[str, Any]:
+    """What a LeaderAndIsr request says, and which brokers were registered."""
+    fields = {name: _value(row[name]) for name in _RECORD}
+    return {**fields, "up": up.get(row["step"], frozenset())}
+
+
+def _metadata(tables: Tables) -> Iterator[Made]:
     recipients: dict[int, list[int]] = {}
     for row in tables["update_metadata_brokers"]:
         recipients.setdefault(row["step"], []).append(row["broker_id"])
     for row in tables["update_metadata"]:
         fields = {name: _value(row[name]) for name in _METADATA}
         fields["brokers"] = tuple(sorted(recipients.get(row["step"], ())))
-        yield _place(row, places), ("update_metadata",), row["step"], fields
+        yield row, ("update_metadata",), fields
 
 
 def _value(value: Any) -> Any:
@@ -410,10 +384,8 @@ def sendings_of(tables: Tables, n_steps: int, first: int) -> list[Sending]:
             leads, follows = sending.leads.get(broker, (0, 0))
             is_leader = row["leader"] == broker
             sending.leads[broker] = (leads + is_leader, follows + (not is_leader))
-        elif row["delete"]:
-            sending.deletes[broker] = sending.deletes.get(broker, 0) + 1
         else:
-            sending.stops[broker] = sending.stops.get(broker, 0) + 1
+            (sending.deletes if row["delete"] else sending.stops)[broker] += 1
     for row in tables["update_metadata"]:
         found[row["step"]].n_partitions += 1
     for row in tables["update_metadata_brokers"]:

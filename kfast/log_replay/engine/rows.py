@@ -14,7 +14,6 @@ from typing import Any
 
 from kfast.log_replay.events.events import LogEvent, is_hole
 from kfast.log_replay.wording.values import Partition
-from kfast.schema import ReplicaState
 from kfast.state import Leadership
 
 MARK = "\x1f"
@@ -70,11 +69,9 @@ def made_anew(start: Start, leader_epoch: int | None, version: int | None) -> bo
 
     One of them alone does not fall in any way: it is a fault in the log.
     """
-    return (
-        is_hole(start.point)
-        and None not in (leader_epoch, version, start.leader_epoch, start.version)
-        and (start.leader_epoch or 0) < (leader_epoch or 0)
-        and (start.version or 0) < (version or 0)
+    return is_hole(start.point) and all(
+        now is not None and before is not None and now < before
+        for now, before in ((start.leader_epoch, leader_epoch), (start.version, version))
     )
 
 
@@ -152,28 +149,18 @@ UNKNOWN_EPOCH = -9
 
 def row_of(possibility: Possibility, start: Start) -> dict[str, Any]:
     """A partition's row of the Arrow table that a state is made from."""
-    if not start.is_written:
-        return {
-            "topic": possibility.topic, "partition": possibility.partition[1],
-            "replicas": list(start.replicas), "has_leadership": False,
-        }
-    return {
+    row = {
         "topic": possibility.topic, "partition": possibility.partition[1],
-        "replicas": list(start.replicas), "leader": start.leader, "isr": list(start.isr),
+        "replicas": list(start.replicas), "has_leadership": start.is_written,
+    }
+    if not start.is_written:
+        return row
+    return row | {
+        "leader": start.leader, "isr": list(start.isr), "recovery": start.recovery,
         "adding": list(start.adding), "removing": list(start.removing),
-        "recovery": start.recovery,
         "leader_epoch": start.leader_epoch or 0, "version": start.version or 0,
         "controller_epoch": UNKNOWN_EPOCH if start.controller_epoch is None
         else start.controller_epoch,
-        "has_leadership": True,
-    }
-
-
-def named_states(partition: Partition, point: LogEvent) -> dict[int, ReplicaState]:
-    """States of replicas of a partition that lines name where the log goes on, by broker."""
-    return {
-        broker: state for (named, broker), (state, _) in point.fields.get("states", {}).items()
-        if named == partition
     }
 
 

@@ -9,20 +9,23 @@ Sections are those of docs/controller.md.
 from __future__ import annotations
 
 import bisect
+import copy
 import dataclasses
 import itertools
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from kfast import schema
 from kfast.controllers import Controller, Profile
 from kfast.journal import Outcome
+from kfast.journal.outcome import FULL_TABLES
 from kfast.log_replay.engine.predictions import (
     BEGINNING,
     IN_ANY_ORDER,
@@ -34,13 +37,10 @@ from kfast.log_replay.engine.predictions import (
     items_of,
     order_of,
     sendings_of,
-    tables_of,
 )
 from kfast.log_replay.engine.rows import (
     COUNTED,
     Possibility,
-    Start,
-    named_states,
     plain_topic,
     row_of,
     with_states,
@@ -52,8 +52,8 @@ from kfast.state import Assignment, ClusterState, Leadership, mutators
 MOST_RAN = 256
 """Events that ran and are kept: lines are about the latest."""
 
-MAY_END_MOVES = MOVES | {"isr", "failover", "brokers"}
-"""Events that may end a reassignment."""
+RESUMES = frozenset({"failover", "brokers", "isr"})
+"""Events after which reassignments go on."""
 
 DECIDED = frozenset({"led", "shrunk", "raised"})
 """Items that say what was written of a record."""
@@ -121,7 +121,7 @@ class Simulation:
         self.leaders_before: dict[int, int] = {}
         self.leaders_at_start: list[int] = []
         self.records_before: dict[int, Leadership] = {}
-        self.imbalance: dict[int, tuple[int, int, float]] = {}
+        self.imbalance: dict[int, float] = {}
         self.alone = True
         self.freed: dict[Partition, list[int]] = {}
         self.vacant: set[int] = set()
@@ -145,23 +145,20 @@ class Simulation:
 
     # --- rows -----------------------------------------------------------------------------------
 
-    def live_at(self, start: Start) -> set[int]:
-        """Brokers that are live where a record is adopted, as far as lines tell."""
-        registered = start.point.fields.get("registered")
-        return set(self.registered if registered is None else registered) or set(start.replicas)
-
     def row_of(self, possibility: Possibility) -> dict[str, Any]:
         """A partition as it was adopted last, as a row of a table; in mid-term with its states."""
         start = possibility.starts[-1]
-        row = row_of(possibility, start)
+        row, fields = row_of(possibility, start), start.point.fields
         if start.point.kind != "resume":
             return row
-        return with_states(
-            row, self.live_at(start), named_states(possibility.partition, start.point)
-        )
+        registered = self.registered if fields["registered"] is None else fields["registered"]
+        return with_states(row, set(registered) or set(start.replicas), {
+            broker: state for (partition, broker), (state, _) in fields["states"].items()
+            if partition == possibility.partition
+        })
 
     def rebuild(
-        self, dropped: set[int], added: Iterable[tuple[Possibility, dict[str, Any]]]
+        self, dropped: set[int], added: Sequence[tuple[Possibility, dict[str, Any]]]
     ) -> dict[int, int]:
         """Make the state anew without some rows and with others.
 
@@ -172,21 +169,18 @@ class Simulation:
         dict
             New number of each row that was kept; the added ones follow.
         """
-        tables = self.state.to_tables()
-        place = self.places()
+        tables, place = self.state.to_tables(), self.places()
         kept = [row for row in place if row not in dropped]
-        new = list(added)
         partitions = tables.partitions.take(pa.array([place[row] for row in kept], pa.int64()))
-        if new:
-            rows = [row for _, row in new]
-            partitions = pa.concat_tables([
-                partitions, pa.Table.from_pylist(
-                    rows, pa.schema([f for f in schema.PARTITIONS_SCHEMA
-                                     if any(f.name in row for row in rows)]),
-                ),
-            ], promote_options="default")
-        old = dict(zip(kept, range(len(kept)), strict=True))
-        chosen = [self.possibility[row] for row in kept] + [p for p, _ in new]
+        if added:
+            rows = [row for _, row in added]
+            columns = [f for f in schema.PARTITIONS_SCHEMA if any(f.name in row for row in rows)]
+            partitions = pa.concat_tables(
+                [partitions, pa.Table.from_pylist(rows, pa.schema(columns))],
+                promote_options="default",
+            )
+        old = {row: at for at, row in enumerate(kept)}
+        chosen = [self.possibility[row] for row in kept] + [possibility for possibility, _ in added]
         renamed = {
             topic: possibility.topic for topic, possibility
             in zip(partitions.column("topic").to_pylist(), chosen, strict=True)
@@ -212,11 +206,8 @@ class Simulation:
         self.items = {old[row]: items for row, items in self.items.items() if row in old}
         self.unread = {old[row]: record for row, record in self.unread.items() if row in old}
         self.leaders_before = {}
-        records = self.state.records
-        stored = np.stack([records["version"], records["controller_epoch"]], 1).astype(np.int64)
-        stored[(records["flags"] & schema.FLAG_HAS_LEADERSHIP) == 0] = -1
-        stored[: len(kept)] = self.stored[kept]
-        self.stored = stored
+        stored, self.stored = self.stored, self._counts()
+        self.stored[: len(kept)] = stored[kept]
         self._configure()
         self._name(chosen)
         self.queue(queued)
@@ -225,10 +216,7 @@ class Simulation:
 
     def queue(self, topics: Collection[str]) -> None:
         """Queue all rows of some topics for deletion; it has started where replicas tell."""
-        rows = {
-            row: possibility.topic for row, possibility in enumerate(self.possibility)
-            if possibility.partition[0] in topics and self.state.partition[row] >= 0
-        }
+        rows = {row: one.topic for row, one in self.existing() if one.partition[0] in topics}
         if rows:
             self.state.queue_topic_deletion(sorted(set(rows.values())))
             self.state.begin_topic_deletion(sorted({
@@ -258,6 +246,10 @@ class Simulation:
         ]
         if names:
             self.state.set_unclean_leader_election(True, names)
+
+    def existing(self) -> Iterator[tuple[int, Possibility]]:
+        """Rows that are not free."""
+        return ((row, self.possibility[row]) for rows in self.rows.values() for row in rows)
 
     def places(self) -> dict[int, int]:
         """Where each row that is not free stands in the Arrow table of partitions."""
@@ -302,45 +294,41 @@ class Simulation:
         A controller that finds a replica out of the ISR anyway takes the record over in its cache
         only; the next controller reads what is stored.
         """
-        records = self.state.records
-        now = np.stack([records["version"], records["controller_epoch"]], 1).astype(np.int64)
-        n = min(len(now), len(self.stored))
-        written = np.ones(len(now), np.bool_)
-        written[:n] = now[:n, 0] != self.stored[:n, 0]
-        there = (records["flags"] & schema.FLAG_HAS_LEADERSHIP) != 0
-        now[~there] = -1  # A row is used again for another partition, which begins at 0 too.
-        written |= ~there
-        stored = now.copy()
-        stored[:n][~written[:n]] = self.stored[:n][~written[:n]]
-        self.stored = stored
+        now = self._counts()
+        before = np.full_like(now, -1)
+        before[: len(self.stored)] = self.stored
+        self.stored = np.where(now[:, :1] != before[:, :1], now, before)
         if not self.controller.profile.has_alter_partition:
-            taken_over = np.flatnonzero(~written & (stored[:, 1] != now[:, 1])).tolist()
+            taken_over = np.flatnonzero(self.stored[:, 1] != now[:, 1]).tolist()
             for row in taken_over:  # Without writing: the stored epoch is older.
-                record = self.stored_record(row)
+                record = self.state.leadership(row)
                 if record is not None and row not in self.unread:
                     self.unread[row] = dataclasses.replace(
                         record, controller_epoch=int(self.stored[row, 1])
                     )
 
+    def _counts(self) -> npt.NDArray[np.int64]:
+        """Version and controller epoch of each row's cached record; -1 where there is none."""
+        records = self.state.records
+        counts = np.stack([records["version"], records["controller_epoch"]], 1).astype(np.int64)
+        counts[(records["flags"] & schema.FLAG_HAS_LEADERSHIP) == 0] = -1
+        return counts
+
     def read_records(self) -> None:
         """What a new controller reads: the records and controller epochs that are stored."""
         self.state.records["controller_epoch"] = self.stored[:, 1]
         for row, record in self.unread.items():
-            self.set_record(row, record)
-            self.stored[row] = record.version, record.controller_epoch
+            self.store(row, record)
         self.unread = {}
         self.note_writes()
 
     def note_cut(self, event: LogEvent) -> None:
         """Take down what is stored before an event within which the controller may have died."""
-        stored: dict[tuple[str, int], Stored] = {}
-        for row, possibility in enumerate(self.possibility):
-            record = self.stored_record(row) if int(self.state.partition[row]) >= 0 else None
-            if record is not None:
-                stored[possibility.topic, possibility.partition[1]] = (
-                    record, self.state.assignment(row)
-                )
-        self.cut = event, stored
+        self.cut = event, {
+            (possibility.topic, possibility.partition[1]): (record, self.state.assignment(row))
+            for row, possibility in self.existing()
+            if (record := self.stored_record(row)) is not None
+        }
 
     def undo_cut(self) -> None:
         """Undo what a controller decided last and has not written down: it died before.
@@ -355,13 +343,11 @@ class Simulation:
             for some in self.items.values() for item in some.all()
         ):
             return
-        for row, possibility in enumerate(self.possibility):
-            record, assignment = before.get(
-                (possibility.topic, possibility.partition[1]), (None, None)
-            )
-            now = self.stored_record(row) if int(self.state.partition[row]) >= 0 else None
-            if record is None or assignment is None or now is None:
+        for row, possibility in self.existing():
+            key, now = (possibility.topic, possibility.partition[1]), self.stored_record(row)
+            if key not in before or now is None:
                 continue
+            record, assignment = before[key]
             if event.fields.get("unstored") == possibility.partition:
                 self.state.set_assignment(row, *dataclasses.astuple(assignment))
             if now.version == record.version:
@@ -374,14 +360,13 @@ class Simulation:
                 continue
             for item in decided:  # Who finds a replica out of the ISR writes nothing.
                 if item.is_stated and item.fields["version"] > record.version:
+                    changes = {name: item.fields[name] for name in RECORD_FIELDS
+                               if name in item.fields}
                     record = dataclasses.replace(
-                        record, controller_epoch=now.controller_epoch,
-                        **{name: item.fields[name] for name in RECORD_FIELDS
-                           if name in item.fields},
+                        record, controller_epoch=now.controller_epoch, **changes
                     )
             self.unread.pop(row, None)
-            self.set_record(row, record)
-            self.stored[row] = record.version, record.controller_epoch
+            self.store(row, record)
         last = max((item.step for some in self.items.values() for item in some.of_event(event)
                     if item.is_stated), default=-1)
         for items in self.items.values():
@@ -395,17 +380,14 @@ class Simulation:
         """Give a row another record, in the store and in the controller's cache."""
         self.state.set_leadership(row, **vars(record))
 
+    def store(self, row: int, record: Leadership) -> None:
+        """Give a row another record, as its controller has written it."""
+        self.set_record(row, record)
+        self.stored[row] = record.version, record.controller_epoch
+
     def preferred(self, row: int) -> int:
         """Id of a row's preferred replica; -1 where it has none."""
-        state = self.state
-        if not int(state.records["n_replicas"][row]):
-            return -1
-        return int(state.broker_id[state.replicas[row, 0]])
-
-    def leader(self, row: int) -> int:
-        """Id of a row's leader; -1 where it has none."""
-        place = int(self.state.records["leader"][row])
-        return int(self.state.broker_id[place]) if place >= 0 else -1
+        return next(iter(self.state.assignment(row).replicas), -1)
 
     def is_led(self, row: int) -> bool:
         """Whether a row has a cached record."""
@@ -415,31 +397,21 @@ class Simulation:
         """Whether a row is there, and not only what a deleted topic's reassignment leaves."""
         return bool(int(self.state.records["flags"][row]) & schema.FLAG_ASSIGNED)
 
-    def is_queued(self, row: int) -> bool:
-        """Whether a row's topic is queued for deletion."""
-        state = self.state
-        return state.any_queued and bool(state.topic_queued_for_deletion[state.topic_row[row]])
-
     def rows_led_if_preferred(self, broker: int) -> list[int]:
         """Rows with a record whose preferred replica a broker is, but of queued topics."""
         state, records = self.state, self.state.records
         present = schema.FLAG_ASSIGNED | schema.FLAG_HAS_LEADERSHIP
-        at = np.flatnonzero(state.broker_id == broker)
-        if not at.size or not state.n_slots:
-            return []
-        chosen = (state.replicas[:, 0] == at[0]) & (records["n_replicas"] > 0)
-        chosen &= (records["flags"] & present) == present
-        if state.any_queued:
-            chosen &= ~state.topic_queued_for_deletion[state.topic_row]
+        chosen = (state.replicas[:, :1] == state.broker_row(broker)).any(axis=1)
+        chosen &= ((records["flags"] & present) == present) & (records["n_replicas"] > 0)
+        chosen &= ~state.topic_queued_for_deletion[state.topic_row]
         rows: list[int] = np.flatnonzero(chosen).tolist()
         return rows
 
     @property
     def queued(self) -> frozenset[str]:
         """Topics that are queued for deletion."""
-        state = self.state
-        rows = np.flatnonzero(state.topic_queued_for_deletion).tolist() if state.any_queued else ()
-        return frozenset(plain_topic(state.topic[row].as_py()) for row in rows)
+        rows = np.flatnonzero(self.state.topic_queued_for_deletion).tolist()
+        return frozenset(plain_topic(self.state.topic[row].as_py()) for row in rows)
 
     @property
     def waiting(self) -> dict[int, tuple[int, ...]]:
@@ -470,48 +442,36 @@ class Simulation:
                 *event.fields.get("moving", ()),
             )
         )
-        self.records_before = {}
+        changed: list[int] = []
         if event.kind == "failover" and event.fields["registered"] is not None:
-            self._note_doubly_dead(set(event.fields["registered"]))
+            changed += self._doubly_dead(set(event.fields["registered"]))
         elif event.kind == "brokers" and len(event.fields["deleted"]) > 1:
-            self._note_doubly_dead(self.registered - set(event.fields["deleted"]))
-        if event.kind in MAY_END_MOVES:
-            begun = [row for p in event.fields.get("targets", ()) for row in self.rows_of(p)]
-            for row in (*moving.tolist(), *begun):
-                self._note_record(row)
+            changed += self._doubly_dead(self.registered - set(event.fields["deleted"]))
+        if event.kind in MOVES | RESUMES:
+            changed += moving.tolist()
+            changed += [row for p in event.fields.get("targets", ()) for row in self.rows_of(p)]
         names = set(event.fields["topics"] if event.kind == "delete" else
                     event.fields.get("to_delete") or ())
-        if not names and not state.any_queued:
-            return
-        queued = state.topic_queued_for_deletion
-        for row, possibility in enumerate(self.possibility):
-            leadership = self.stored_record(row) if int(state.partition[row]) >= 0 else None
-            if leadership is not None and (
-                possibility.partition[0] in names or queued[state.topic_row[row]]
-            ):
-                self.records_before[row] = leadership
+        if names or state.any_queued:
+            queued = state.topic_queued_for_deletion
+            changed += [row for row, possibility in self.existing()
+                        if possibility.partition[0] in names or queued[state.topic_row[row]]]
+        self.records_before = {
+            row: record for row in changed if (record := self.stored_record(row)) is not None
+        }
 
-    def _note_doubly_dead(self, registered: set[int]) -> None:
-        """Records from which several dead replicas are taken out."""
+    def _doubly_dead(self, registered: set[int]) -> list[int]:
+        """Rows of which several dead replicas are taken out."""
         state = self.state
         dead = ~np.isin(state.broker_id, list(registered))
         assigned = np.arange(state.n_slots) < state.records["n_replicas"][:, np.newaxis]
         n_dead = (assigned & dead[np.where(assigned, state.replicas, 0)]).sum(axis=1)
-        for row in np.flatnonzero((n_dead > 1) & (state.partition >= 0)).tolist():
-            self._note_record(row)
-
-    def _note_record(self, row: int) -> None:
-        leadership = self.stored_record(row)
-        if leadership is not None:
-            self.records_before[row] = leadership
+        rows: list[int] = np.flatnonzero((n_dead > 1) & (state.partition >= 0)).tolist()
+        return rows
 
     def rows_of(self, partition: Partition) -> list[int]:
         """Rows of a partition that are there."""
-        state = self.state
-        return [
-            row for row in self.rows.get(partition, ())
-            if int(state.records["flags"][row]) & schema.FLAG_ASSIGNED
-        ]
+        return [row for row in self.rows.get(partition, ()) if self.is_assigned(row)]
 
     @property
     def registered(self) -> set[int]:
@@ -523,14 +483,19 @@ class Simulation:
         """Ids of brokers in controlled shutdown."""
         return set(self.state.broker_id[self.state.shutting_down].tolist())
 
-    def broker_epoch(self, broker: int) -> int | None:
-        """Registration epoch of a broker."""
-        return self.controller.registered_epoch(broker)
+    @property
+    def live(self) -> set[int]:
+        """Ids of brokers that are registered and not in controlled shutdown."""
+        return self.registered - self.shutting_down
+
+    @property
+    def last_event(self) -> LogEvent | None:
+        """The last event that ran."""
+        return self.ran[-1].event if self.ran else None
 
     def copy(self) -> Simulation:
         """Make an independent copy."""
-        other = Simulation.__new__(Simulation)
-        other.__dict__.update(self.__dict__)
+        other = copy.copy(self)
         other.state = self.state.copy()
         other.controller = other._controller()
         other.rows = {partition: list(rows) for partition, rows in self.rows.items()}
@@ -538,13 +503,9 @@ class Simulation:
             dataclasses.replace(p, starts=list(p.starts)) for p in self.possibility
         ]
         other.items = {row: items.copy() for row, items in self.items.items()}
-        other.ran = list(self.ran)
-        other.asked_to_lead = list(self.asked_to_lead)
-        other.stored = self.stored.copy()
-        other.unread = dict(self.unread)
         other.cut = None if self.cut is None else (self.cut[0], dict(self.cut[1]))
-        other.heard = set(self.heard)
-        other.targets = dict(self.targets)
+        for name in ("ran", "asked_to_lead", "stored", "unread", "heard", "targets"):
+            setattr(other, name, copy.copy(getattr(self, name)))
         return other
 
     # --- items ----------------------------------------------------------------------------------
@@ -559,14 +520,13 @@ class Simulation:
         """
         items = self.items.get(row, NO_ITEMS)
         logged = self.comparable(row, logged or {})
-        concerned = {id(ran.event): ran.event.number for ran in self.window(time, term)}
-        oldest = min(concerned.values(), default=math.inf)
+        oldest = min((ran.event.number for ran in self.window(time, term)), default=math.inf)
         best: Item | None = None
         best_score = (False, -1)
         for item in reversed(items.of(key[0])):
             if item.event.number < oldest:
                 break
-            if item.key != key or id(item.event) not in concerned:
+            if item.key != key:
                 continue
             score = (by not in items.takers.get(item.serial, ()), item.agreement(logged))
             if score > best_score or (score == best_score and not _is_later(item, best)):
@@ -598,21 +558,20 @@ class Simulation:
     def window(self, time: int, term: int) -> Iterator[Ran]:
         """Events of a term that a line of some time may be about, the latest first."""
         for ran in reversed(self.ran):
-            if id(ran.event.term) != term or ran.event.time > time + TIE_MS:
-                continue
-            yield ran
-            if ran.sendings and time - ran.event.time > TIE_MS:
-                return
+            if id(ran.event.term) == term:
+                yield ran
+                if ran.sendings and time - ran.event.time > TIE_MS:
+                    return
 
     def items_of(self, row: int, kind: str) -> Sequence[Item]:
         """The latest items of a row of some kind, the oldest first."""
         return self.items.get(row, NO_ITEMS).of(kind)
 
     def requests(
-        self, row: int, kind: str, broker: int | None, until: int,
+        self, row: int, kind: str, broker: int | None = None,
         of: Mapping[str, Any] = NO_CONTROLLER, after: Order = BEGINNING, *, unsent: bool = False,
     ) -> Iterator[Item]:
-        """Requests about a row that were sent before some time, the oldest first.
+        """Requests about a row, to a broker or to all, the oldest first.
 
         `of` may name the controller and the controller epoch that sent them, `after` the place
         behind which they begin; `unsent`: also those to brokers that are gone.
@@ -621,28 +580,26 @@ class Simulation:
         if controller is not None and epoch is not None:
             after = max(after, (self.begins.get((controller, epoch), math.inf), -1))
         items = self.items_of(row, kind)
-        first = bisect.bisect_right(items, after, key=order_of) if after != BEGINNING else 0
-        checked, fits, until = None, False, until + TIE_MS
+        first = bisect.bisect_right(items, after, key=order_of)
+        checked, fits = None, False
         for item in itertools.islice(items, first, None):
             if item.event.term is not checked:  # Those of one term stand together.
                 checked = item.event.term
                 fits = controller in (None, checked.controller) and epoch in (None, checked.epoch)
-            if fits and item.time <= until and (unsent or not item.fields.get("unsent")) and (
+            if fits and (unsent or not item.fields.get("unsent")) and (
                 broker is None or item.key[1] == broker
             ):
                 yield item
 
     # --- brokers --------------------------------------------------------------------------------
 
-    def set_brokers(self, brokers: dict[int, int], *, shutting_down: Iterable[int] = ()) -> None:
+    def set_brokers(self, brokers: dict[int, int]) -> None:
         """Register exactly these brokers."""
         state = self.state
         known = set(state.broker_id.tolist()) | set(brokers)
         mutators.add_brokers(state, sorted(known))
         for at, broker in enumerate(state.broker_id.tolist()):
-            state.broker_status[at] = (1 if broker in brokers else 0) | (
-                2 if broker in shutting_down and broker in brokers else 0
-            )
+            state.broker_status[at] = schema.BROKER_REGISTERED if broker in brokers else 0
             if brokers.get(broker):
                 state.broker_epoch[at] = brokers[broker]
         state.recount()
@@ -671,12 +628,12 @@ class Simulation:
             if row not in before or row not in self.vacant  # It was there, or is now.
         } if acted else {}
         for outcome in acted:
-            tables = tables_of(outcome)
+            tables = {name: outcome.rows(name) for name in FULL_TABLES}
             made = items_of(
                 tables, outcome, places, self.records_before, epoch, self.leaders(),
                 self.controller.profile,
             )
-            new += [(row, Item(event, first + step, event.time, key, fields))
+            new += [(row, Item(event, first + step, key, fields))
                     for row, key, step, fields in made]
             sendings += sendings_of(tables, len(outcome.actions), first)
             first += len(outcome.actions)

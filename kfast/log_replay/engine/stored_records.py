@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -21,28 +22,32 @@ import numpy.typing as npt
 
 from kfast.controllers import Controller
 from kfast.controllers.zk.store import Store
-from kfast.log_replay.engine.simulation import Simulation
-from kfast.log_replay.events.events import LogEvent
+from kfast.log_replay.engine.simulation import RESUMES, Simulation
+from kfast.log_replay.events.events import MOVES, LogEvent
 from kfast.schema import FLAG_BEING_REASSIGNED
 from kfast.state import Leadership
 from kfast.state.records import Rows
 
-MOVING = frozenset({"reassign", "caught_up"})
-"""Events that raise epochs in the store alone, where the version does not cache them."""
-
-RESUMES = frozenset({"failover", "brokers", "isr"})
-"""Events after which reassignments go on."""
+_epochs = attrgetter("leader", "leader_epoch", "version", "controller_epoch")
 
 
-def write_isr(simulation: Simulation, row: int, isr: Sequence[int], version: int) -> None:
-    """A leader writes an ISR; from 2.7 on the controller does it, under its own epoch.
+def write_isr(
+    simulation: Simulation, row: int, isr: Sequence[int], times: int = 1, *, is_late: bool = False
+) -> None:
+    """A leader writes an ISR some times; from 2.7 on the controller, under its own epoch.
+
+    What is late is written within the next event.
 
     A leader that proposes an ISR has recovered. Source: Partition.scala, `makeLeader`.
     """
     record = simulation.stored_record(row)
     assert record is not None
-    written = dataclasses.replace(record, isr=tuple(isr), version=version, recovery=0)
-    if simulation.controller.profile.has_alter_partition:
+    written = dataclasses.replace(
+        record, isr=tuple(isr), version=record.version + times, recovery=0
+    )
+    if is_late:
+        simulation.late = {**simulation.late, row: written}
+    elif simulation.controller.profile.has_alter_partition:
         simulation.set_record(row, dataclasses.replace(
             written, controller_epoch=simulation.state.controller_epoch
         ))
@@ -50,27 +55,23 @@ def write_isr(simulation: Simulation, row: int, isr: Sequence[int], version: int
         simulation.unread[row] = written
 
 
-def restore(simulation: Simulation, row: int, record: Leadership) -> None:
-    """Put another record in the place of the one that is stored."""
-    if row in simulation.unread:
-        simulation.unread[row] = record
-    else:
-        simulation.set_record(row, record)
-
-
 @contextmanager
 def lent(simulation: Simulation, event: LogEvent) -> Iterator[None]:
     """Lend the controller a store while it handles an event, if the event may need one."""
     own = simulation.controller
-    moves = not own.profile.epoch_bump_is_cached and (
-        event.kind in MOVING or bool(simulation.state.reassignment_targets)
+    moves = not own.profile.epoch_bump_is_cached and (  # It raises epochs in the store alone.
+        event.kind in MOVES or bool(simulation.waiting)
     )
+    # Several reassignments that go on have their own requests: against a store, one by one.
+    n_moving = simulation.state.n_reassigned + len(event.fields.get("targets", ()))
+    resumes_many = event.kind in RESUMES and n_moving > 1
     late = {} if event.kind == "isr_written" else simulation.late
-    if not (simulation.unread or late or moves or _resumes_many(simulation, event)):
-        yield
-        return
+    is_needed = simulation.unread or late or moves or resumes_many
     if event.kind == "failover":
         simulation.read_records()
+    if not is_needed:
+        yield
+        return
     store = _StoreInUse(simulation.state)
     if late:
         store.late, simulation.late = dict(late), {}
@@ -108,15 +109,6 @@ class _StoreInUse(Store):
         self.late = {row: record for row, record in self.late.items() if row not in set(rows)}
 
 
-def _resumes_many(simulation: Simulation, event: LogEvent) -> bool:
-    """Whether an event may go on with several reassignments: each has its own requests.
-
-    Against a store they go one after the other.
-    """
-    n_targets = len(event.fields.get("targets", ()))
-    return event.kind in RESUMES and simulation.state.n_reassigned + n_targets > 1
-
-
 def _moving(simulation: Simulation) -> set[int]:
     """Rows that are being reassigned."""
     flags = simulation.state.records["flags"]
@@ -129,16 +121,8 @@ def _take_back(simulation: Simulation, store: Store, rows: set[int]) -> None:
     simulation.unread = {}
     for row in sorted(rows):
         cached = simulation.state.leadership(row)
-        if cached is None:
-            continue
-        record = store.get_row(row)
+        record = None if cached is None else store.get_row(row)
         if isinstance(record, Leadership):
             simulation.stored[row] = record.version, record.controller_epoch
-            if not _same(record, cached):
+            if _epochs(record) != _epochs(cached):
                 simulation.unread[row] = record
-
-
-def _same(record: Leadership, cached: Leadership) -> bool:
-    return (record.leader, record.leader_epoch, record.version, record.controller_epoch) == (
-        cached.leader, cached.leader_epoch, cached.version, cached.controller_epoch
-    )

@@ -18,10 +18,7 @@ from kfast.state import Replicas, mutators
 
 def topic_names(simulation: Simulation, topics: tuple[str, ...]) -> list[str]:
     """Topics of all rows of some topics."""
-    return sorted({
-        simulation.possibility[row].topic
-        for partition, rows in simulation.rows.items() if partition[0] in topics for row in rows
-    })
+    return sorted({one.topic for _, one in simulation.existing() if one.partition[0] in topics})
 
 
 def delete(simulation: Simulation, event: LogEvent) -> Outcome:
@@ -131,8 +128,8 @@ def _deletion_requests(
     queued = state.topic_queued_for_deletion
     sent: dict[tuple[str, int], Order] = {}
     replicas: list[tuple[Partition, int, int]] = []
-    for row, possibility in enumerate(simulation.possibility):
-        if int(state.partition[row]) < 0 or not queued[state.topic_row[row]]:
+    for row, possibility in simulation.existing():
+        if not queued[state.topic_row[row]]:
             continue
         partition = possibility.partition
         for item in simulation.items_of(row, "stop_replica"):

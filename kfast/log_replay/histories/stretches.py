@@ -130,14 +130,15 @@ def _compare(
     compared = [
         (row, compare(case._replace(fields=fields, row=row)))
         for partition, fields in subjects(line) if only is None or partition in only
-        for row in simulation.rows_of(partition) if not world.is_behind(row)
+        for row in simulation.rows_of(partition) if not world.traces[row].is_behind
     ] + [
-        (row, [check]) for row, check in world.unlisted(line, only) if not world.is_behind(row)
+        (row, [check]) for row, check in world.unlisted(line, only)
+        if not world.traces[row].is_behind
     ]
     for row, checks in compared:
         possibility = simulation.possibility[row]
         start = len(possibility.starts)
-        world.traces.setdefault(row, Trace()).checks += [(number, start, c) for c in checks]
+        world.traces[row].checks += [(number, start, c) for c in checks]
         for check in checks if any(possibility.unknown()[:2]) else ():
             if check.counted and isinstance(check.predicted, int):
                 possibility.note_offset(check.counted, check.logged, check.predicted)
