@@ -35,8 +35,7 @@ def _go(explorer: Explorer) -> None:
     stretch = explorer.stretch
     point = stretch.point
     before = copy_of(explorer.world)
-    explorer.begin = stretch.begin
-    explorer.deleting = {*(point.fields.get("to_delete") or ()), *point.fields.get("queued", ())}
+    explorer.deleting = {*point.fields.get("to_delete", ()), *point.fields.get("queued", ())}
     if is_hole(point):
         explorer.unheard |= set(explorer.world.simulation.rows)
     born = [p for p, birth in explorer.cluster.births.items() if birth is point]
@@ -66,15 +65,15 @@ def _go(explorer: Explorer) -> None:
 
 def _made_again(explorer: Explorer, point: LogEvent) -> set[Partition]:
     """Partitions that a new controller lists after a hole, in which they were made again."""
-    listed = point.fields.get("partitions") if is_hole(point) else None
-    return set(listed or ()) - explorer.world.simulation.rows.keys() - (
-        point.fields["unwritten"].keys() if listed else set()
-    )
+    listed = set(point.fields.get("partitions", ())) if is_hole(point) else set()
+    return listed.difference(explorer.world.simulation.rows, point.fields.get("unwritten", ()))
 
 
 def _compare_all(explorer: Explorer, stretch: Stretch) -> None:
     """Compare all possibilities with the lines; those that fall behind no longer, if they lose."""
-    early = len(stretch.lines) > FEW_LINES and explorer.is_open()
+    early = len(stretch.lines) > FEW_LINES and any(
+        len(rows) > 1 for rows in explorer.world.simulation.rows.values()
+    )
     start = copy_of(explorer.world) if early else explorer.world
     go_through(explorer.world, stretch, explorer.steps.over(stretch.lines), leave_behind=early)
     if early and explorer.is_hasty():
