@@ -26,15 +26,15 @@ class Trace:
 
     Attributes
     ----------
-    checks : list of (int, int, Check)
-        Line by line, with the number of the start they count from.
+    checks : list of (int, Check)
+        Line by line.
     wrong : float
         Checks of earlier stretches that disagree.
     is_behind : bool
         Whether so many disagree that no further line is compared.
     """
 
-    checks: list[tuple[int, int, Check]] = field(default_factory=list)
+    checks: list[tuple[int, Check]] = field(default_factory=list)
     wrong: float = 0.0
     is_behind: bool = False
 
@@ -59,12 +59,15 @@ class World:
     traces: defaultdict[int, Trace] = field(default_factory=lambda: defaultdict(Trace))
     gone: dict[Partition, list[Life]] = field(default_factory=dict)
 
+    def life(self, row: int) -> Life:
+        """The possibility of a row."""
+        return Life(self.simulation.possibility[row], self.traces[row], row)
+
     def lives(self, partitions: Iterable[Partition]) -> Iterator[Life]:
         """All possibilities of some partitions: those there are, and those that were deleted."""
         for partition in partitions:
             yield from self.gone.get(partition, ())
-            for row in self.simulation.rows.get(partition, ()):
-                yield Life(self.simulation.possibility[row], self.traces[row], row)
+            yield from map(self.life, self.simulation.rows.get(partition, ()))
 
     def bury(self, row: int, possibility: Possibility) -> None:
         """Keep what became of a row whose partition was deleted."""

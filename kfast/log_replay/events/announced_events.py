@@ -7,6 +7,8 @@ state-change.log tell what must have happened; such an event is marked `inferred
 from __future__ import annotations
 
 import bisect
+import itertools
+from collections import deque
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -41,6 +43,12 @@ MAKES_ONLINE = frozenset({"failover", "resume", "brokers", "dir_failure", "reass
 """Events that may make replicas Online that are so already."""
 
 
+MOST_NEAR = 4
+"""Batches that are looked at together, to tell which event has written the first of them."""
+
+SAME_CHECK_MS = 1000
+"""Lines this close together tell of one check for unbalanced leaders."""
+
 FAILS_DELETIONS = frozenset({"brokers", "dir_failure", "failover"})
 """Events that halt deletions: replicas go offline.
 
@@ -57,7 +65,7 @@ def write_script(statements: Sequence[Statement], term: Term) -> list[LogEvent]:
     first = term.statements[0]
     if not writer.events or writer.events[0].kind != "failover":
         writer.events.insert(0, LogEvent("resume", statements[first].entry.time, first, {
-            "registered": first_registered(statements, term.statements),
+            "registered": writer.registered,
         }, term, inferred=True))
     return writer.events
 
@@ -68,9 +76,12 @@ class _Writer:
     def __init__(self, statements: Sequence[Statement], term: Term) -> None:
         self.statements = statements
         self.term = term
+        self.lines = [statements[number] for number in term.statements]
         self.events: list[LogEvent] = []
-        registered = first_registered(statements, term.statements)
-        self.guess = Guesser(statements, term, set(registered or ()))
+        self.last: LogEvent | None = None
+        """The last event that is announced."""
+        self.registered = first_registered(statements, term.statements)
+        self.guess = Guesser(term, set(self.registered or ()))
         self.moving: set[Partition] = set()
         self.assigned: dict[Partition, Assigned] = {}
         self.raises_epoch: set[Partition] = set()
@@ -81,25 +92,20 @@ class _Writer:
         self.answers: list[Answer] = []
         self.answered = self.handled = -1
         self.has_deletion_thread = any(  # Up to 0.10; it waits until answers let it work.
-            statements[n].entry.message.startswith("[delete-topics-thread-")
-            for n in term.statements
+            line.entry.message.startswith("[delete-topics-thread-") for line in self.lines
         )
         self.unbalanced: set[Partition] | None = None
         self.elected_until: int | None = None
         self.ended: LogEvent | None = None
-        self.restarts = [
-            statements[n].entry.time for n in term.statements
-            if statements[n].kind == "deletion_started"
-        ]
-        self.begun = tuple(self.restarts)
+        self.begun = [line.entry.time for line in self.lines if line.kind == "deletion_started"]
+        self.restarts = self.begun
         self.done = [
-            (statements[n].entry.time, statements[n].fields["topic"]) for n in term.statements
-            if statements[n].kind == "deletion_done"
+            (line.entry.time, line.fields["topic"]) for line in self.lines
+            if line.kind == "deletion_done"
         ]
         self.moves_ended = [
-            (statements[n].entry.time, statements[n].fields["partition"]) for n in term.statements
-            if statements[n].kind == "assignment_stored"
-            and not any(statements[n].fields["assignment"][1:])
+            (line.entry.time, line.fields["partition"]) for line in self.lines
+            if line.kind == "assignment_stored" and not any(line.fields["assignment"][1:])
         ]
 
     # --- events that are announced --------------------------------------------------------------
@@ -110,7 +116,7 @@ class _Writer:
         Up to 2.2 no line names the broker that answers a StopReplica; the one that names the
         deleted replicas does, up to 1.0 also at INFO.
         """
-        kinds = {self.statements[n].kind for n in self.term.statements}
+        kinds = {line.kind for line in self.lines}
         deletes = "replicas_deleted" if "replicas_deleted" in kinds else "replicas_successful"
         answers = "stop_response" in kinds
         terse = is_terse(self.statements, self.term)
@@ -120,16 +126,18 @@ class _Writer:
         moves = {"assignment_updating", "reassign"}
         if terse and not kinds & moves:  # They are below the log's level: what was stored tells.
             moves = {"assignment_stored"}
-        for number in self.term.statements:
-            statement = self.statements[number]
+        for number, statement in zip(self.term.statements, self.lines, strict=True):
             if statement.kind in ("caught_up", "assignment_updating"):
                 self.moving.add(statement.fields["partition"])
             if statement.kind in OPENING:
-                self._failover(number)
+                if self.last is None:
+                    self._add("failover", number, {
+                        "registered": self.registered, **self._read_topics(number),
+                    })
             elif statement.kind == "scheduler_started":
                 self.elected_until = statement.entry.time
             elif statement.kind == "broker_epochs" and not statement.fields["initial"]:
-                self.ended = self.events[-1] if self.events else None
+                self.ended = self.last
             elif statement.kind in ("not_preferred", "not_preferred_any"):
                 self.unbalanced = set(statement.fields["partitions"])
             elif statement.kind in MARKS:
@@ -158,16 +166,13 @@ class _Writer:
                 self._reassign(number, statement)
             elif statement.kind == "epoch_updated" and "reassign" not in kinds:
                 self._reassign_again(number, statement.fields["partition"])
-            elif statement.kind == "reassign_waits" and self.events and (
-                self.events[-1].kind == "reassign"
-            ):
-                self.events[-1].fields.setdefault("waiting", set()).add(
-                    statement.fields["partition"])
+            elif statement.kind == "reassign_waits" and (event := self._last_if("reassign")):
+                event.fields.setdefault("waiting", set()).add(statement.fields["partition"])
             self._note_assignment(statement)
 
     def _is_answered(self) -> bool:
         """Whether a broker has answered since the last event: else that one failed deletions."""
-        return not self.events or self.events[-1].at < self.answered
+        return self.last is None or self.last.at < self.answered
 
     def _with_trigger(self, fields: dict[str, Any], statement: Statement) -> dict[str, Any]:
         """Up to 2.3 an election does not say its trigger: the check that it follows right away.
@@ -177,45 +182,39 @@ class _Writer:
         """
         if fields.get("trigger") != "":
             return fields
-        last = self.events[-1] if self.events else None
+        last = self._last_if("rebalance", "election")
         follows = last is not None and statement.entry.time - last.time < BALANCE_MS and (
-            last.kind == "rebalance"
-            or (last.kind == "election" and last.fields["trigger"] == "AutoTriggered")
+            last.fields.get("trigger", "AutoTriggered") == "AutoTriggered"
         ) and (self.unbalanced is None or self.unbalanced.issuperset(fields["partitions"]))
         return {**fields, "trigger": "AutoTriggered" if follows else "ZkTriggered"}
 
+    def _last_if(self, *kinds: str) -> LogEvent | None:
+        """The last event that is announced, if it is of one of some kinds."""
+        return self.last if self.last is not None and self.last.kind in kinds else None
+
     def _add(self, kind: str, number: int, fields: dict[str, Any]) -> LogEvent:
         time = self.statements[number].entry.time
-        if kind == "rebalance" and self.events and self.events[-1].kind == "rebalance" and (
-            time - self.events[-1].time < 1000
-        ):
-            return self.events[-1]
-        last = self.events[-1] if self.events else None
-        if self.has_deletion_thread and kind == "deleted" and last is not None and (
-            last.kind == "deleted" and self.handled < last.at
+        last = self._last_if(kind)
+        if last is not None and kind == "rebalance" and time - last.time < SAME_CHECK_MS:
+            return last
+        if last is not None and kind == "deleted" and self.has_deletion_thread and (
+            self.handled < last.at
         ):
             last.fields["resumes"] = False
-        event = LogEvent(kind, time, number, fields, self.term)
-        self.events.append(event)
-        return event
+        self.last = LogEvent(kind, time, number, fields, self.term)
+        self.events.append(self.last)
+        return self.last
 
-    def _failover(self, number: int) -> None:
-        if not self.events or self.events[-1].kind != "failover":
-            self._add("failover", number, {
-                "registered": first_registered(self.statements, self.term.statements),
-                **self._read_topics(number),
-            })
-
-    def _read_topics(self, number: int) -> dict[str, Collection[Any]]:
+    def _read_topics(self, first: int) -> dict[str, Collection[Any]]:
         """What a new controller reads: topics, those to delete, partitions; if lines list them.
 
         Source: KafkaController.scala, `initializeControllerContext`,
         `fetchTopicDeletionsInProgress`.
         """
         found: dict[str, Collection[Any]] = {}
-        until = self.statements[number].entry.time + CLAIM_MS
-        for at in range(number, len(self.statements)):
-            line = self.statements[at]
+        until = self.statements[first].entry.time + CLAIM_MS
+        for number in range(first, len(self.statements)):
+            line = self.statements[number]
             if line.entry.time > until:
                 break
             if line.actor_id != self.term.controller:
@@ -223,60 +222,62 @@ class _Writer:
             if line.kind == "ready":
                 break
             if line.kind == "partition_states":
-                found["partitions"] = frozenset(line.fields["states"])
-                found["new"] = frozenset(
-                    p for p, state in line.fields["states"].items() if state == "NewPartition"
-                )
-            elif line.kind in ("topics", "topics_to_delete"):
-                found["to_delete" if line.kind == "topics_to_delete" else "listed"] = (
-                    line.fields["topics"]
-                )
+                states = line.fields["states"]
+                found["partitions"] = frozenset(states)
+                found["new"] = frozenset(p for p in states if states[p] == "NewPartition")
+            elif line.kind == "topics":
+                found["listed"] = line.fields["topics"]
+            elif line.kind == "topics_to_delete":
+                found["to_delete"] = line.fields["topics"]
         return found
 
     def _isr(self, number: int, statement: Statement) -> None:
         """One partition's new ISR: part of the request that was announced before."""
-        last = next((e for e in reversed(self.events) if e.kind == "isr"), None)
         fields = statement.fields
         values = fields["record"]._asdict() if statement.kind == "isr_record" else fields
-        update = {fields["partition"]: (values["isr"], values["version"])}
-        if last is None or fields["partition"] not in last.fields["partitions"] or (
-            statement.entry.time - last.time > CLAIM_MS
-        ):
-            last = self._add("isr", number, {"partitions": (fields["partition"],)})
-        last.fields.setdefault("updates", {}).update(update)
+        event = self._last_if("isr")
+        if event is None or fields["partition"] not in event.fields["partitions"]:
+            event = self._add("isr", number, {"partitions": (fields["partition"],)})
+        event.fields.setdefault("updates", {})[fields["partition"]] = (
+            values["isr"], values["version"]
+        )
 
     def _reassign(self, number: int, statement: Statement) -> None:
-        fields = statement.fields
+        fields, time = statement.fields, statement.entry.time
+        partition = fields["partition"]
+        adding: tuple[int, ...] = ()
+        waits = False
         if statement.kind == "reassign":
             target = distinct(fields["replicas"])
-            last = self.events[-1] if self.events else None
-            if last is not None and last.kind == "reassign" and not self._is_separate(number) and (
-                fields["partition"] not in last.fields["targets"]
+            last = self._last_if("reassign")
+            if last is not None and not self._is_separate(number) and (
+                partition not in last.fields["targets"]
             ):  # Up to 2.3 one node asks for all of them, and they go one after the other.
-                last.fields["targets"][fields["partition"]] = target
+                last.fields["targets"][partition] = target
                 return
         else:
             after = fields["after"] if "after" in fields else fields["assignment"]
-            if "after" not in fields and not self._begins_move(fields["partition"], after):
+            if "after" not in fields and not self._begins_move(partition, after):
                 return
-            target = distinct(b for b in after.replicas if b not in after.removing)
-            if self._is_failing_over():  # A new controller reads the node that asks for it.
-                self.events[-1].fields.setdefault("targets", {})[fields["partition"]] = target
+            target = _target(after)
+            failover = self._unfinished_failover()
+            if failover is not None:  # A new controller reads the node that asks for it.
+                failover.fields.setdefault("targets", {})[partition] = target
                 return
-        is_begun, time = statement.kind != "reassign", statement.entry.time
-        ends = any(partition == fields["partition"] and time <= end < time + COVERED_MS
-                   for end, partition in self.moves_ended)
+            adding = after.adding
+            waits = bool(adding) or (bool(after.removing) and not any(
+                partition == ended and time <= end < time + COVERED_MS
+                for end, ended in self.moves_ended
+            ))
         self._add("reassign", number, {
-            "targets": {fields["partition"]: target},
-            "waits": is_begun and bool(after.adding or (after.removing and not ends)),
-            "adding": after.adding if is_begun else (),
+            "targets": {partition: target}, "waits": waits, "adding": adding,
         })
 
     def _is_separate(self, number: int) -> bool:
         """Whether the controller has written nothing for a while before a line."""
         place = bisect.bisect_left(self.term.statements, number)
-        last = self.statements[self.term.statements[max(place - 1, 0)]]
-        return self.statements[number].entry.time - last.entry.time > SEPARATE_MS
+        before = self.lines[max(place - 1, 0)]
+        return self.statements[number].entry.time - before.entry.time > SEPARATE_MS
 
     def _reassign_at_once(self, number: int, statement: Statement) -> None:
         """From 2.4 on no line announces a reassignment to the replicas there are: it only ends.
@@ -288,33 +289,28 @@ class _Writer:
             return
         targets = {partition: distinct(statement.fields["replicas"])}
         self.moving.add(partition)  # What is stored next ends it.
+        failover = self._unfinished_failover()
         if not self._resumes(statement):
             self._add("reassign", number, {"targets": targets, "waits": False})
-        elif self._is_failing_over():
-            self.events[-1].fields.setdefault("targets", {}).update(targets)
+        elif failover is not None:
+            failover.fields.setdefault("targets", {}).update(targets)
 
     def _resumes(self, statement: Statement) -> bool:
         """Whether a failover, or brokers that are back, may have a reassignment go on.
 
         An election of the controller has all of them go on, and lines then name the assignments.
         """
-        last = self.events[-1] if self.events else None
+        last = self._last_if("failover", "brokers")
         if last is None or last is self.ended or statement.entry.time - last.time >= COVERED_MS:
             return False
         if last.kind == "failover":
-            return self._is_failing_over()
-        if last.kind != "brokers":
-            return False
+            return self._unfinished_failover() is not None
         assigned = self.assigned.get(statement.fields["partition"])
-        if assigned is None:
-            return not self.term.opened
-        return bool(assigned.adding or assigned.removing)
+        return not self.term.opened if assigned is None else any(assigned[1:])
 
-    def _is_failing_over(self) -> bool:
-        """Whether a controller is being elected, which starts its scheduler in the end."""
-        return bool(self.events) and self.events[-1].kind == "failover" and (
-            self.elected_until is None
-        )
+    def _unfinished_failover(self) -> LogEvent | None:
+        """The election of a controller, which starts its scheduler in the end and has not yet."""
+        return self._last_if("failover") if self.elected_until is None else None
 
     def _note_assignment(self, statement: Statement) -> None:
         """Keep up assignments, and whose leader epoch a reassignment is about to raise."""
@@ -337,35 +333,33 @@ class _Writer:
         elif assigned is not None and assigned.adding and not self._resumes(
             self.statements[number]
         ):
-            target = distinct(b for b in assigned.replicas if b not in assigned.removing)
-            self._add("reassign", number, {"targets": {partition: target}, "waits": True})
+            targets = {partition: _target(assigned)}
+            self._add("reassign", number, {"targets": targets, "waits": True})
 
     def _deletions(self) -> list[tuple[int, int]]:
         """When topics were being deleted, in a term whose log does not show brokers' answers."""
         first = self.term.statements[0]
         begun = dict.fromkeys(self._read_topics(first).get("to_delete", ()), self.term.start)
         found = []
-        for number in self.term.statements:
-            fields, kind = self.statements[number].fields, self.statements[number].kind
-            time = self.statements[number].entry.time
-            if kind == "delete_topics":
-                begun = dict.fromkeys(fields["topics"], time) | begun
-            elif kind == "deletion_done":
-                found.append((begun.pop(fields["topic"], self.term.start), time))
+        for line in self.lines:
+            if line.kind == "delete_topics":
+                begun = dict.fromkeys(line.fields["topics"], line.entry.time) | begun
+            elif line.kind == "deletion_done":
+                topic = line.fields["topic"]
+                found.append((begun.pop(topic, self.term.start), line.entry.time))
         return [*found, *((time, self.term.end) for time in begun.values())]
 
-    def _answer(
-        self, event: LogEvent | None, batch: Batch, following: Batch | None
-    ) -> LogEvent | None:
+    def _answer(self, event: LogEvent | None, near: Sequence[Batch]) -> LogEvent | None:
         """A broker's answer to a deletion that a batch handles: what it moves tells which."""
+        batch = near[0]
         fields: dict[str, Any] = {"broker": None}
-        failures = deletion_results(self.statements, batch)
-        resumed = self._resumption(batch, following) if (
+        failures = deletion_results(batch)
+        resumed = self._resumption(near) if (
             failures or batch.failed or batch.tells_nobody
         ) else None
         halted = self._halted(batch, resumed)
         if not failures and resumed is not None:
-            failures = refused_results(self.statements, batch)
+            failures = refused_results(batch)
             if not self.guess.registered.issuperset(broker for *_, broker in failures):
                 failures = {}  # Replicas that are dead when a deletion starts, all at once.
         if event is not None and event.kind in MOVES and any(
@@ -397,24 +391,21 @@ class _Writer:
         """Whether the controller goes on with deletions after a batch as a broker has answered."""
         if not batch.tells_nobody:
             return False
-        last = event.batches[-1].end if event.batches else event.time
-        offline = {event.fields["broker"]} if event.kind == "dir_answer" else {
-            *event.fields.get("deleted", ()), *event.fields.get("bounced", ())
-        } if event.kind == "brokers" else set()
-        if offline and batch.time - last < SEPARATE_MS and not event.fields.get("resumed"):
+        offline = {event.fields["broker"]} if event.kind == "dir_answer" else event.gone
+        if offline and batch.time - event.end < SEPARATE_MS and not event.fields.get("resumed"):
             event.fields["resumed"] = True  # Its own replicas are ineligible from now on.
             self._refuse(offline)
             return False
         return self._is_deleting(batch)
 
-    def _resumption(self, batch: Batch, following: Batch | None) -> int | None:
+    def _resumption(self, near: Sequence[Batch]) -> int | None:
         """When the controller goes on with deletions after a batch, and before the next one.
 
         Source: TopicDeletionManager.scala, `completeReplicaDeletion`, `failReplicaDeletion`.
         """
-        until = self.term.end if following is None else following.time
+        until = near[1].time if len(near) > 1 else self.term.end
         for since, time in self.resumptions:
-            if since <= batch.end <= time <= until:
+            if since <= near[0].end <= time <= until:
                 self.resumptions.remove((since, time))
                 return time
         return None
@@ -445,9 +436,8 @@ class _Writer:
         One that is called off is stored first as it was before it began.
         """
         before = self.assigned.get(partition, stored)
-        target = tuple(b for b in before.replicas if b not in before.removing)
-        if not stored.adding and not stored.removing and partition in self.moving and (
-            stored.replicas == target
+        if not any(stored[1:]) and partition in self.moving and (
+            stored.replicas == _target(before)
         ):
             self.moving.discard(partition)
             return False
@@ -458,77 +448,64 @@ class _Writer:
 
     def place_batches(self) -> None:
         """Give each batch to the event that wrote it; infer events for those without one."""
-        numbers = self.term.statements
-        marks = sorted(self.events, key=lambda event: (event.time, event.at))
-        batches = split_batches(self.statements, numbers, [event.time for event in marks])
+        marks = deque(sorted(self.events, key=lambda event: (event.time, event.at)))
+        batches = deque(split_batches(
+            self.statements, self.term.statements, [event.time for event in marks]
+        ))
         current: LogEvent | None = None
-        at = 0
-        ahead = 0
-        for place, batch in enumerate(batches):
-            if place < ahead:
-                continue
-            while at < len(marks) and marks[at].time <= batch.time + TIE_MS and (
-                marks[at].time < batch.time or not self._still(current, batch, marks[at])
+        while batches:
+            batch, near = batches[0], list(itertools.islice(batches, MOST_NEAR))
+            while marks and marks[0].time <= batch.time + TIE_MS and (
+                marks[0].time < batch.time or not self._still(current, batch, marks[0])
             ):
-                current = marks[at]
+                current = marks.popleft()
                 self.guess.apply(current)
-                at += 1
-            following = batches[place + 1] if place + 1 < len(batches) else None
-            answer = self._answer(current, batch, following)
+            answer, inferred = self._answer(current, near), None
             if answer is not None:
                 current = answer
                 self.events.append(answer)
-            elif not self._is_of(current, batch, batches[place : place + 2]):
-                until = marks[at].time if at < len(marks) else None
-                inferred = self.guess.infer(batches, place, until, self.events)
-                if inferred is not None:
-                    event, ahead = inferred
-                    for given in batches[place:ahead]:
-                        self._give(event, given)
-                    self.events.append(event)
-                    self.guess.apply(event)
-                    if current is None or current.time <= batch.time:  # Else it is still to come.
-                        current = event
-                    continue
-            if current is not None:
-                self._give(current, batch)
-        for mark in marks[at:]:
-            self.guess.apply(mark)
+            elif not self._is_of(current, near):
+                until = marks[0].time if marks else None
+                inferred = self.guess.infer(near, until, self.events)
+            owner, n_own = inferred or (current, 1)
+            for own in [batches.popleft() for _ in range(n_own)]:
+                if owner is not None:
+                    self._give(owner, own)
+            if inferred is not None:
+                event = inferred[0]
+                self.events.append(event)
+                self.guess.apply(event)
+                if current is None or current.time <= batch.time:  # Else it is still to come.
+                    current = event
 
-    def _is_of(self, event: LogEvent | None, batch: Batch, near: Sequence[Batch]) -> bool:
-        """Whether a batch is the last event's, or no other can be inferred from it."""
-        if event is not None and self._belongs(event, batch) and not (
-            self._begins_startup(event, near)
-        ):
-            return True
-        return self._covered(event, batch) and not (
+    def _is_of(self, event: LogEvent | None, near: Sequence[Batch]) -> bool:
+        """Whether a batch is the last event's, or no other can be inferred from it.
+
+        Where controller.log, which would announce a new event, is there at this time, few can.
+        """
+        batch = near[0]
+        if event is None:
+            return False
+        if self._belongs(event, batch):
+            started = self.guess.startup(near)
+            if started is None or started[1] == 1:  # Else the others are told of new brokers here.
+                return True
+        return not event.inferred and batch.time - event.end < COVERED_MS and not (
             self.guess.is_lone_isr(batch) or batch.online_again or self.guess.tried(batch)
         )
 
-    def _covered(self, event: LogEvent | None, batch: Batch) -> bool:
-        """Whether controller.log, which would announce a new event, is there at this time."""
-        if event is None or event.inferred:
-            return False
-        last = event.batches[-1].end if event.batches else event.time
-        return batch.time - last < COVERED_MS
-
-    def _begins_startup(self, event: LogEvent, near: Sequence[Batch]) -> bool:
-        """Whether the others are told here of brokers that the event knows nothing of."""
-        started = self.guess.startup(near)
-        if started is None or started[1] != 2:
-            return False
-        return event.kind != "brokers" or not started[0] <= set(event.fields["added"])
-
     def _still(self, event: LogEvent | None, batch: Batch, mark: LogEvent) -> bool:
         """Whether a batch that ends by the time of the next mark is rather this event's."""
-        if mark.kind == "dir_answer" and mark.at < batch.statements[0]:  # In the same file.
+        if batch.end > mark.time or (
+            mark.kind == "dir_answer" and mark.at < batch.statements[0]  # In the same file.
+        ):
             return False
-        if mark.kind == "caught_up" and self.guess.is_lone_isr(batch) and batch.end <= mark.time:
+        if mark.kind == "caught_up" and self.guess.is_lone_isr(batch):
             return True  # It is announced at the end of the reassignment.
         named = self.guess.announced(batch) if mark.kind == "isr" and batch.only_metadata else {}
         if named and named.keys() == set(mark.fields["partitions"]):
             return False
-        return event is not None and batch.end <= mark.time and self._belongs(event, batch)
+        return event is not None and self._belongs(event, batch)
 
     def _give(self, event: LogEvent, batch: Batch) -> None:
         restart, move_ended = self._restart(event, batch), self._move_ended(event, batch)
@@ -549,9 +526,8 @@ class _Writer:
 
     def _belongs(self, event: LogEvent, batch: Batch) -> bool:
         """Whether an event may have written a batch."""
-        last = event.batches[-1].end if event.batches else event.time
         within_ms = SEPARATE_MS if event.inferred else CLAIM_MS
-        if batch.time - last > within_ms or batch.time < event.time - TIE_MS:
+        if batch.time - event.end > within_ms:
             return False
         kind, fields = event.kind, event.fields
         if batch.online_again and kind not in MAKES_ONLINE:
@@ -559,54 +535,37 @@ class _Writer:
         if kind in MOVES and set().union(*batch.online_again.values()) - _reassigned(event):
             return False
         if batch.created:
-            wanted = fields.get("created", ())
-            return kind in ("topics", "partitions") and any(p in wanted for p in batch.created)
+            return not batch.created.keys().isdisjoint(fields.get("created", ()))
         if self.guess.is_lone_isr(batch):
             return self._may_announce(event, batch)
-        if batch.recipients and not batch.recipients & self.guess.registered and kind != "failover":
-            return kind == "brokers" and bool(batch.recipients & set(fields["added"]))
-        removed = set(batch.shrunk.values())
+        if kind != "failover" and batch.recipients and (
+            batch.recipients.isdisjoint(self.guess.registered)
+        ):
+            return False
         if self._is_shutdown_of_another(event, batch):
             return False
-        if kind == "brokers":
-            gone = set(fields["deleted"]) | set(fields["bounced"])
-            return not removed or bool(removed & (gone | set(fields["added"])))
-        if kind == "shutdown":
-            return not removed or fields["broker"] in removed
+        removed = set(batch.shrunk.values())
+        if kind in ("brokers", "shutdown"):
+            gone = {fields["broker"]} if kind == "shutdown" else event.gone.union(fields["added"])
+            return not removed or not removed.isdisjoint(gone)
         if kind in ("isr", "hidden_isr", "modified"):
             return batch.only_metadata or (kind == "isr" and not self.guess.tried(batch))
-        if kind in ("rebalance", "election"):
+        if kind in ("rebalance", "election", "topics", "partitions"):
             return not removed and not batch.stopped
-        if kind in ("topics", "partitions"):
-            return not removed
         return True
 
     def _is_shutdown_of_another(self, event: LogEvent, batch: Batch) -> bool:
         """Whether a batch moves leaders off a broker that shuts down, and not by this event."""
-        moved, elected_again = set(), set[Partition]()
-        for number in (*batch.led, *batch.failed):
-            statement = self.statements[number]
-            if statement.kind == "replica_failed":
-                continue
-            if statement.fields["before"] != "OnlinePartition":
-                elected_again.add(statement.fields["partition"])
-            if statement.fields["partition"] in elected_again:
-                continue
-            strategy = statement.entry.more
-            if statement.kind == "partition_led" or "ControlledShutdown" in strategy:
-                moved.add(statement.fields["partition"])
+        lines = (*batch.led, *batch.failed)
+        moved = {line.fields["partition"] for line in lines} - {
+            line.fields["partition"] for line in lines if line.fields["before"] != "OnlinePartition"
+        }
         if not moved:
             return False
         if event.kind in ("failover", "brokers", "isr", "hidden_isr", "modified"):
             return bool(batch.failed)
-        if event.kind != "shutdown":
-            return False
-        before = {
-            self.statements[number].fields["partition"]
-            for b in event.batches for number in (*b.led, *b.failed)
-        }
         leaders = {self.guess.led[p][0] for p in moved if p in self.guess.led}
-        return bool(moved & before) or bool(leaders - {event.fields["broker"], -1})
+        return event.kind == "shutdown" and not leaders <= {event.fields["broker"], -1}
 
     def _restart(self, event: LogEvent, batch: Batch) -> int | None:
         """Time of the line that a deletion starts (again) within an event, which a batch announces.
@@ -625,8 +584,7 @@ class _Writer:
 
     def _move_ended(self, event: LogEvent, batch: Batch) -> tuple[int, Partition] | None:
         """The reassignment that a line ends since an event's last batch, with the time."""
-        last = event.batches[-1].end if event.batches else event.time
-        return next((end for end in self.moves_ended if last <= end[0] <= batch.time), None)
+        return next((end for end in self.moves_ended if event.end <= end[0] <= batch.time), None)
 
     def _may_announce(self, event: LogEvent, batch: Batch) -> bool:
         """Whether an event sends UpdateMetadata of some partitions by itself, and has not yet."""
@@ -634,23 +592,17 @@ class _Writer:
             return True
         if event.kind == "isr":
             return not any(b.only_metadata for b in event.batches)
-        if event.kind == "hidden_isr":
-            return not event.batches
-        if event.kind == "brokers":
-            return not event.batches or self.guess.registered <= set(event.fields["added"]) or (
-                self._move_ended(event, batch) is not None  # As brokers are back.
-            )
-        announced = sum(
-            self.guess.is_lone_isr(b) or bool(b.moved_away and b.n_partitions)
-            for b in event.batches
-        )
+        if event.kind == "brokers":  # As brokers are back, reassignments end.
+            return not event.batches or self._move_ended(event, batch) is not None
         if event.kind in MOVES:
+            announced = sum(
+                self.guess.is_lone_isr(b) or bool(b.moved_away and b.n_partitions)
+                for b in event.batches
+            )
             return announced < self._n_announced(event)
-        if event.kind == "failover" and self.elected_until is not None:
-            return batch.time <= self.elected_until
-        if event.kind in ("delete", "deleted"):  # Once, and after the line that a deletion starts.
-            return not announced and not self.begun
-        return event.kind in ("failover", "resume")
+        return event.kind == "resume" or (event.kind == "failover" and (
+            self.elected_until is None or batch.time <= self.elected_until
+        ))
 
     def _n_announced(self, event: LogEvent) -> int:
         """How often a reassignment announces partitions without asking anybody to lead or follow.
@@ -667,6 +619,11 @@ class _Writer:
             len(set(target) - self.guess.registered) if partition in waiting else 1
             for partition, target in event.fields["targets"].items()
         )
+
+
+def _target(assigned: Assigned) -> tuple[int, ...]:
+    """Replicas that a partition has once its reassignment is over."""
+    return distinct(b for b in assigned.replicas if b not in assigned.removing)
 
 
 def _reassigned(event: LogEvent) -> frozenset[Partition]:

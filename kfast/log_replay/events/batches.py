@@ -42,14 +42,16 @@ class Batch:
 
     Attributes
     ----------
-    statements : list of int
-        Their numbers.
+    statements, lines : list
+        Their numbers, and they themselves.
     time : int
         Of the first line.
-    recipients : frozenset of int or None
-        Brokers that UpdateMetadata went to; None where no line says so.
+    recipients : frozenset of int
+        Brokers that UpdateMetadata went to.
     n_partitions : int
         Partitions in it.
+    records : dict
+        Their records, where lines name them.
     online_again : dict
         Partitions whose replicas were made Online though they were, by broker.
     sends_nothing : bool
@@ -61,14 +63,16 @@ class Batch:
     time: int
     end: int
     statements: list[int] = field(default_factory=list)
+    lines: list[Statement] = field(default_factory=list)
     kinds: set[str] = field(default_factory=set)
-    recipients: frozenset[int] | None = None
+    recipients: frozenset[int] = frozenset()
     n_partitions: int = 0
+    records: dict[Partition, Record] = field(default_factory=dict)
     asked: set[int] = field(default_factory=set)
     stopped: set[int] = field(default_factory=set)
     created: dict[Partition, tuple[int, ...]] = field(default_factory=dict)
-    led: list[int] = field(default_factory=list)
-    failed: list[int] = field(default_factory=list)
+    led: list[Statement] = field(default_factory=list)
+    failed: list[Statement] = field(default_factory=list)
     shrunk: dict[Partition, int] = field(default_factory=dict)
     online_again: dict[int, set[Partition]] = field(default_factory=dict)
     sends_nothing: bool = True
@@ -77,7 +81,7 @@ class Batch:
     @property
     def only_metadata(self) -> bool:
         """Whether nothing but UpdateMetadata is in it."""
-        return bool(self.kinds) and all(STAGE[kind] == METADATA for kind in self.kinds)
+        return all(STAGE[kind] == METADATA for kind in self.kinds)
 
     @property
     def tells_nobody(self) -> bool:
@@ -89,46 +93,47 @@ def split_batches(
     statements: Sequence[Statement], numbers: Sequence[int], marks: Sequence[int] = ()
 ) -> list[Batch]:
     """Batches of one controller's lines, in order; an event that begins (`marks`) ends one."""
-    found: list[Batch] = []
-    stage, kind, answered = CHANGES, "", None
-    recipients: dict[Partition, Record] = {}
+    batches: list[Batch] = []
+    before: Statement | None = None
     for number in numbers:
-        statement = statements[number]
-        if statement.kind not in STAGE:
-            continue
-        now = STAGE[statement.kind]
-        time = statement.entry.time
-        ends = now < stage or (
-            now == stage == METADATA and kind == statement.kind == "sent_update_metadata"
-        )
-        one = statement.kind == "sent_update_metadata_partition"
-        if kind == statement.kind == "replica_moved" and time - found[-1].end > MOVES_PAUSE_MS:
-            ends = True
-        if one and stage == METADATA:  # A newer record is of a later call.
-            partition, record = statement.fields["partition"], statement.fields["record"]
-            ends = (ends or time - found[-1].end > METADATA_PAUSE_MS
-                    or recipients.get(partition, record)[:4] != record[:4])
-        elif one and stage == CHANGES and found:
-            ends = found[-1].sends_nothing or time - found[-1].end > METADATA_PAUSE_MS
-        if one and found and found[-1].moved_away:
+        line = statements[number]
+        if line.kind in STAGE:
+            if before is None or _is_of_another_call(batches[-1], before, line, marks):
+                batches.append(Batch(line.entry.time, line.entry.time))
+            _take(batches[-1], line, number)
+            before = line
+    return batches
+
+
+def _is_of_another_call(
+    batch: Batch, before: Statement, line: Statement, marks: Sequence[int]
+) -> bool:
+    """Whether a line cannot be of the batch that ends with the line before it."""
+    stage, now = STAGE[before.kind], STAGE[line.kind]
+    pause = line.entry.time - batch.end
+    names_partition = line.kind == "sent_update_metadata_partition"
+    if (
+        now < stage or pause > PAUSE_MS
+        or before.kind == line.kind == "sent_update_metadata"
+        or (before.kind == line.kind == "replica_moved" and pause > MOVES_PAUSE_MS)
+        or _answering(line) not in (None, _answering(before))
+    ):
+        return True
+    if names_partition:
+        partition, record = line.fields["partition"], line.fields["record"]
+        if (
+            batch.sends_nothing or (stage != LEADS and pause > METADATA_PAUSE_MS)
+            # A newer record is of a later call.
+            or batch.records.get(partition, record)[:4] != record[:4]
             # Its new assignment is announced, up to 1.1 with what is to be deleted.
-            ends = ends or (statement.fields["record"].leader != -2
-                            and statement.fields["partition"] not in found[-1].moved_away)
-        answering = _answering(statement)
-        ends = ends or (answering is not None and answering != answered)
-        goes_on = stage == LEADS and now == METADATA  # One follows the other in every call.
-        in_one_go = one and stage == METADATA  # No mark of the same millisecond stands in between.
-        n_marks = (bisect.bisect_left if in_one_go else bisect.bisect_right)(marks, time)
-        if not found or ends or time - found[-1].end > PAUSE_MS or (
-            not goes_on and n_marks > bisect.bisect_right(marks, found[-1].end)
+            or (batch.moved_away and record.leader != -2 and partition not in batch.moved_away)
         ):
-            found.append(Batch(time, time))
-            recipients = {}
-        if one:
-            recipients[statement.fields["partition"]] = statement.fields["record"]
-        _take(found[-1], statement, number)
-        stage, kind, answered = now, statement.kind, answering
-    return found
+            return True
+    if stage == LEADS and now == METADATA:  # One follows the other in every call.
+        return False
+    in_one_go = names_partition and stage == METADATA  # No mark of the same ms is in between.
+    n_marks = (bisect.bisect_left if in_one_go else bisect.bisect_right)(marks, line.entry.time)
+    return n_marks > bisect.bisect_right(marks, batch.end)
 
 
 def _answering(statement: Statement) -> int | None:
@@ -143,6 +148,7 @@ def _take(batch: Batch, statement: Statement, number: int) -> None:
     fields, kind = statement.fields, statement.kind
     batch.end = statement.entry.time
     batch.statements.append(number)
+    batch.lines.append(statement)
     batch.kinds.add(kind)
     batch.sends_nothing &= kind == "replica_moved" and (
         (fields["before"], fields["after"]) == ("NewReplica", "OnlineReplica")
@@ -151,8 +157,9 @@ def _take(batch: Batch, statement: Statement, number: int) -> None:
         batch.recipients, batch.n_partitions = frozenset(fields["brokers"]), fields["n"]
     elif kind == "sent_update_metadata_partition":
         brokers = fields["brokers"] if "brokers" in fields else (fields["broker"],)
-        batch.recipients = frozenset(brokers) | (batch.recipients or frozenset())
+        batch.recipients |= frozenset(brokers)
         batch.n_partitions += 1
+        batch.records[fields["partition"]] = fields["record"]
     elif kind.startswith("sent_leader_and_isr"):
         batch.asked.add(fields["broker"])
     elif kind.startswith("sent_stop_replica"):
@@ -160,9 +167,9 @@ def _take(batch: Batch, statement: Statement, number: int) -> None:
     elif kind == "partition_new":
         batch.created[fields["partition"]] = fields["replicas"]
     elif kind == "partition_led":
-        batch.led.append(number)
+        batch.led.append(statement)
     elif kind in ("partition_failed", "replica_failed"):
-        batch.failed.append(number)
+        batch.failed.append(statement)
     elif kind == "replica_moved" and fields["before"] == fields["after"] == "OnlineReplica":
         batch.online_again.setdefault(fields["replica"], set()).add(fields["partition"])
     elif kind == "replica_moved" and fields["after"] == "NonExistentReplica":

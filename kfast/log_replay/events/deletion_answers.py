@@ -6,7 +6,7 @@ the order in which they were sent, and only what was to be deleted, of queued to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kfast.log_replay.events.batches import Batch
@@ -21,13 +21,17 @@ ANSWERED = frozenset({"ReplicaDeletionSuccessful", "ReplicaDeletionIneligible"})
 """States that an answer puts replicas into."""
 
 
+Results = dict[tuple[str, int, int], bool]
+"""Replicas whose deletion ended, and whether it failed."""
+
+
 @dataclass
 class Answer:
     """An answer: when the controller received it, and which replicas could not be deleted."""
 
     time: int
     broker: int
-    failures: dict[tuple[str, int, int], bool]
+    failures: Results
 
 
 def read_answers(statements: Sequence[Statement], numbers: Sequence[int]) -> list[Answer]:
@@ -41,7 +45,7 @@ def read_answers(statements: Sequence[Statement], numbers: Sequence[int]) -> lis
         fields, kind = statement.fields, statement.kind
         if kind in ("delete_topics", "topics_to_delete", "deletion_handled"):
             queued.update(fields["topics"])
-        elif kind == "sent_stop_replica_partition" and "delete" in fields:
+        elif kind == "sent_stop_replica_partition":
             traced.setdefault(fields["broker"], {})[fields["partition"]] = fields["delete"]
         elif kind == "sent_stop_replica" and fields["broker"] in traced:
             sent.setdefault(fields["broker"], []).append(traced.pop(fields["broker"]))
@@ -83,38 +87,32 @@ def deletion_resumptions(
     return times
 
 
-def deletion_results(
-    statements: Sequence[Statement], batch: Batch
-) -> dict[tuple[str, int, int], bool]:
+def deletion_results(batch: Batch) -> Results:
     """Replicas whose deletion a batch ends, and whether it failed."""
-    moved = [statements[number].fields for number in batch.statements
-             if statements[number].kind == "replica_moved"]
-    return {
-        (*fields["partition"], fields["replica"]): fields["after"] == "ReplicaDeletionIneligible"
-        for fields in moved if fields["before"] == "ReplicaDeletionStarted"
-    }
+    return _results(
+        line for line in batch.lines
+        if line.kind == "replica_moved" and line.fields["before"] == "ReplicaDeletionStarted"
+    )
 
 
-def refused_results(
-    statements: Sequence[Statement], batch: Batch
-) -> dict[tuple[str, int, int], bool]:
+def refused_results(batch: Batch) -> Results:
     """The same of replicas that are no longer being deleted when their broker answers."""
-    refused = [statements[number].fields for number in batch.failed]
+    return _results(line for line in batch.failed if line.fields["after"] in ANSWERED)
+
+
+def _results(lines: Iterable[Statement]) -> Results:
     return {
-        (*fields["partition"], fields["replica"]): fields["after"] == "ReplicaDeletionIneligible"
-        for fields in refused if fields["after"] in ANSWERED
+        (*line.fields["partition"], line.fields["replica"]):
+            line.fields["after"] == "ReplicaDeletionIneligible" for line in lines
     }
 
 
 def deletion_halts(statements: Sequence[Statement], numbers: Sequence[int]) -> list[Statement]:
     """Lines that deletions halt, for which an answer may be the reason."""
-    lines = [statements[number] for number in numbers]
-    return [one for one in lines if one.kind == "deletion_halted" and one.fields.get("failed")]
+    return [statements[number] for number in numbers if statements[number].fields.get("failed")]
 
 
-def take_answer(
-    answers: list[Answer], batch: Batch, failures: dict[tuple[str, int, int], bool]
-) -> Answer | None:
+def take_answer(answers: list[Answer], batch: Batch, failures: Results) -> Answer | None:
     """The first answer that a batch with these results may handle."""
     brokers = {broker for *_, broker in failures}
     for at, answer in enumerate(answers):

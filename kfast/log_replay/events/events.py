@@ -74,6 +74,18 @@ class LogEvent:
     batches: list[Batch] = field(default_factory=list)
     number: float = 0
 
+    @property
+    def end(self) -> int:
+        """Time of the last line that state-change.log shows of it, else its own."""
+        return self.batches[-1].end if self.batches else self.time
+
+    @property
+    def gone(self) -> frozenset[int]:
+        """Brokers that a change of brokers takes away, some for a moment only."""
+        if self.kind != "brokers":
+            return frozenset()
+        return frozenset((*self.fields["deleted"], *self.fields["bounced"]))
+
 
 def _created(line: Statement) -> dict[Partition, Assigned]:
     """New partitions and their assignments."""
@@ -139,29 +151,28 @@ def first_registered(
 
     Of a change of brokers that is under way only some may be told, until it lists them all.
     """
+    lines = [statements[number] for number in numbers]
     epochs: dict[int, int] = {}
     has_changed = False
-    for number in numbers:
-        fields, kind = statements[number].fields, statements[number].kind
-        has_changed = has_changed or kind == "broker_change"
-        if kind == "broker_epochs":
-            for broker, epoch in fields["epochs"].items():
-                epochs.setdefault(broker, epoch)
-            if fields["initial"] or not has_changed:
-                return dict(fields["epochs"])
-    for number in numbers:
-        fields, kind = statements[number].fields, statements[number].kind
-        if kind == "active_brokers":
-            live = set(fields["brokers"])
-        elif kind == "broker_change":
+    for line in lines:
+        has_changed |= line.kind == "broker_change"
+        if line.kind == "broker_epochs":
+            epochs = line.fields["epochs"] | epochs
+            if not has_changed:
+                return dict(line.fields["epochs"])
+    shutting: tuple[int, ...] = ()
+    for line in lines:
+        fields = line.fields
+        if line.kind == "all_shutting":
+            shutting = fields["brokers"]
+        if line.kind == "broker_change":
             live = (set(fields["live"]) - set(fields["added"])) | set(fields["deleted"])
-        elif kind in ("sent_update_metadata", "sent_update_metadata_partition") and (
-            fields.get("brokers")
+        elif line.kind == "active_brokers" or (
+            line.kind.startswith("sent_update_metadata") and fields.get("brokers")
         ):
             live = set(fields["brokers"])
-        elif kind == "live_brokers":
-            shutting = statements[numbers[numbers.index(number) - 1]]
-            live = set(fields["brokers"]) | set(shutting.fields.get("brokers", ()))
+        elif line.kind == "live_brokers":
+            live = {*fields["brokers"], *shutting}
         else:
             continue
         return {broker: epochs.get(broker, 0) for broker in sorted(live)}

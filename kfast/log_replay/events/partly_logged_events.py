@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kfast.log_replay.events.events import MARKS
-from kfast.log_replay.terms.terms import OPENING, Term
+from kfast.log_replay.terms.terms import Term
 from kfast.log_replay.terms.uncovered_lines import SEPARATE_MS
 from kfast.log_replay.wording.forms import Statement
 
@@ -49,7 +49,7 @@ def _begins(line: Statement) -> bool:
     """Whether an event begins with a line; an automatic election is part of a check."""
     if line.kind == "election":
         return bool(line.fields["trigger"] != "AutoTriggered")
-    return line.kind in MARKS or line.kind in OPENING
+    return line.kind in MARKS
 
 
 def _of_earlier_requests(
@@ -61,7 +61,7 @@ def _of_earlier_requests(
     A broker that is busy by then goes on with what it has got.
     """
     found: set[int] = set()
-    handled: dict[int, set[int]] = {}
+    handled: dict[int, set[int | None]] = {}
     last: dict[int, int] = {}
     done: set[int | None] = {None}
     for number in lines:
@@ -79,7 +79,7 @@ def _of_earlier_requests(
         )):
             found.add(number)
             last[broker] = time
-            earlier |= set() if correlation is None else {correlation}
+            earlier.add(correlation)
         else:
             done.add(broker)
     return found

@@ -31,7 +31,7 @@ def unclean_topics(statements: Sequence[Statement], lines: Sequence[int]) -> dic
     """
     isr: dict[Partition, frozenset[int]] = {}
     leads: dict[Partition, int] = {}
-    leaderless: set[Partition] = set()
+    leaders: dict[Partition, int | None] = {}
     elected: dict[str, int] = {}
     failed: dict[str, list[int]] = {}
     disabled: dict[str, int] = {}
@@ -59,25 +59,21 @@ def unclean_topics(statements: Sequence[Statement], lines: Sequence[int]) -> dic
                     failed.setdefault(partition[0], []).append(number)
                 continue
             known, written = isr.get(partition), False
-            if record is not None and None not in (record.version, record.leader_epoch) and (
-                record.leader != -2  # Of a topic that is being deleted: no real record.
-            ):
-                lead = record.version - record.leader_epoch
-                written = leads.setdefault(partition, lead) != lead and partition not in leaderless
-                leads[partition] = lead
-            if line.kind == "partition_led" and record is not None and (
+            if record is not None and record.ahead is not None:
+                written = leaders.get(partition) != -1 and (  # Without a leader nobody writes.
+                    leads.get(partition, record.ahead) != record.ahead
+                )
+                leads[partition] = record.ahead
+            if line.kind == "partition_led" and (
                 known is not None and fields["before"] == "OfflinePartition"
-                and len(members) == 1 and members[0] == record.leader
+                and list(members) == [fields["record"].leader]
                 and not known & set(members) and not written
                 and line.entry.time - asked.get(partition, -ASKED_MS) >= ASKED_MS
                 and not announced & {partition[0], ""}
             ):
                 elected.setdefault(partition[0], number)
             isr[partition] = frozenset(members)
-            if record is not None and record.leader == -1:  # Nobody writes its ISR.
-                leaderless.add(partition)
-            else:
-                leaderless.discard(partition)
+            leaders[partition] = None if record is None else record.leader
     return {topic: 1 + max(disabled.get(topic, -1), -1, *(
         number for number in failed.get(topic, ())
         if statements[first].entry.time - statements[number].entry.time > SAME_EVENT_MS

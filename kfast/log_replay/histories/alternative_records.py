@@ -11,11 +11,11 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from kfast.log_replay.checks import MISSING, agrees
+from kfast.log_replay.checks import MISSING
 from kfast.log_replay.comparison.worlds import World
 from kfast.log_replay.engine.rows import Possibility
 from kfast.log_replay.histories.explorer import Explorer, Troubled
-from kfast.log_replay.histories.stretches import Stretch, go_through
+from kfast.log_replay.histories.stretches import Stretch, disagrees, go_through
 from kfast.log_replay.lookahead.clusters import Move
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Assigned, Partition, distinct
@@ -45,7 +45,7 @@ def try_others(explorer: Explorer, before: World, troubled: Troubled) -> Trouble
     }
     if not parents:
         return troubled
-    together = _together(explorer, stretch, troubled)
+    together = _together(explorer, troubled)
     explorer.add(world, stretch.point, parents.values(), listed_assignments(stretch, {
         possibility.partition: world.simulation.state.assignment(row)
         for row, possibility in enumerate(world.simulation.possibility)
@@ -160,17 +160,16 @@ def _under_way(
     return Assigned(after.replicas, adding, removing)
 
 
-def _together(explorer: Explorer, stretch: Stretch, troubled: Troubled) -> set[Partition]:
+def _together(explorer: Explorer, troubled: Troubled) -> set[Partition]:
     """Partitions that lines disagree with in the same way as with several others."""
     groups: dict[tuple[object, ...], set[Partition]] = {}
     for life in explorer.world.lives(troubled):
         signs = []
-        for number, _, check in life.trace.checks:
-            if number < stretch.begin or agrees(check) or check.predicted is None:
-                continue
-            change: object = (str(check.logged), str(check.predicted))
-            if check.counted and check.predicted is not MISSING:
-                change = check.logged - check.predicted
-            signs.append((explorer.statements[number].kind, check.field, change))
+        for number, check in life.trace.checks:
+            if disagrees(check):
+                change: object = (str(check.logged), str(check.predicted))
+                if check.counted and check.predicted is not MISSING:
+                    change = check.logged - check.predicted
+                signs.append((explorer.statements[number].kind, check.field, change))
         groups.setdefault(tuple(signs), set()).add(life.possibility.partition)
     return {p for some in groups.values() if len(some) >= MANY for p in some}

@@ -20,6 +20,9 @@ from kfast.log_replay.histories.unlogged_events import find_hidden
 from kfast.log_replay.wording.values import Partition
 from kfast.state import Assignment
 
+Finder = Callable[[Explorer, World, Troubled], Troubled]
+"""Looks for what explains lines; returns what it leaves unexplained."""
+
 
 def explore(explorer: Explorer) -> None:
     """Go through the log, and find each partition's history."""
@@ -36,8 +39,7 @@ def _go(explorer: Explorer) -> None:
     stretch = explorer.stretch
     point = stretch.point
     before = copy_of(explorer.world)
-    explorer.begin = stretch.begin
-    explorer.deleting = {*(point.fields.get("to_delete") or ()), *point.fields.get("queued", ())}
+    explorer.deleting = {*point.fields.get("to_delete", ()), *point.fields.get("queued", ())}
     if is_hole(point):
         explorer.unheard |= set(explorer.world.simulation.rows)
     born = [p for p, birth in explorer.cluster.births.items() if birth is point]
@@ -65,13 +67,13 @@ def _go(explorer: Explorer) -> None:
             explorer.unheard.discard(explorer.world.simulation.possibility[row].partition)
 
 
-def _finders(explorer: Explorer) -> list[Callable[[Explorer, World, Troubled], Troubled]]:
+def _finders(explorer: Explorer) -> list[Finder]:
     """Searches for what explains the lines of a stretch, in turn.
 
     Before the record that a hole has left is known, no later write helps: so they are looked for
     once more.
     """
-    finders = [try_orders, find_writes, find_hidden]
+    finders: list[Finder] = [try_orders, find_writes, find_hidden]
     if explorer.first:
         finders.append(try_others)
         if is_hole(explorer.stretch.point):
@@ -81,15 +83,15 @@ def _finders(explorer: Explorer) -> list[Callable[[Explorer, World, Troubled], T
 
 def _made_again(explorer: Explorer, point: LogEvent) -> set[Partition]:
     """Partitions that a new controller lists after a hole, in which they were made again."""
-    listed = point.fields.get("partitions") if is_hole(point) else None
-    return set(listed or ()) - explorer.world.simulation.rows.keys() - (
-        point.fields["unwritten"].keys() if listed else set()
-    )
+    listed = set(point.fields.get("partitions", ())) if is_hole(point) else set()
+    return listed.difference(explorer.world.simulation.rows, point.fields.get("unwritten", ()))
 
 
 def _compare_all(explorer: Explorer, stretch: Stretch) -> None:
     """Compare all possibilities with the lines; those that fall behind no longer, if they lose."""
-    early = len(stretch.lines) > FEW_LINES and explorer.is_open()
+    early = len(stretch.lines) > FEW_LINES and any(
+        len(rows) > 1 for rows in explorer.world.simulation.rows.values()
+    )
     start = copy_of(explorer.world) if early else explorer.world
     go_through(explorer.world, stretch, explorer.steps.over(stretch.lines), leave_behind=early)
     if early and explorer.is_hasty():

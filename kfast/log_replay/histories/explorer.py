@@ -5,26 +5,24 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from types import MappingProxyType
 
 from kfast.controllers import Profile, find_profile
 from kfast.log_replay.brokers import BrokerSide
-from kfast.log_replay.checks import MISSING
 from kfast.log_replay.comparison.facts import BEFORE, BETWEEN, HOLE
 from kfast.log_replay.comparison.missing_decisions import DecisionLines
 from kfast.log_replay.comparison.worlds import Life, Trace, World
 from kfast.log_replay.engine.predictions import RowItems
 from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility, Start, made_anew
-from kfast.log_replay.engine.simulation import Simulation
+from kfast.log_replay.engine.simulation import NO_ITEMS, Simulation
 from kfast.log_replay.events.events import POINTS, LogEvent
-from kfast.log_replay.histories.epoch_offsets import settle, settle_trace, shifted
+from kfast.log_replay.histories.epoch_offsets import settle, shifted
 from kfast.log_replay.histories.stretches import (
     COST,
     Contest,
     Stretch,
     judge,
-    not_written,
     starts_led_by_first,
     starts_of,
 )
@@ -81,10 +79,8 @@ class Explorer:
         self.numbers = 0
         self.known: dict[Partition, float] = {}
         self.unheard: set[Partition] = set()
-        self.contests: dict[Partition, list[Contest]] = {}
-        self.first_statements: dict[Partition, list[tuple[int, str, str]]] = {}
+        self.contests: list[Contest] = []
         self.undecided: set[Partition] = set()
-        self.begin = -1
         self.deleting: set[str] = set()
         self.first = 0
         self.adopted: dict[tuple[int, Partition, str], str] = {
@@ -111,36 +107,24 @@ class Explorer:
     def next_cut(self, first: int) -> int:
         """Place where the stretch after the one that begins with an event begins."""
         events = self.cluster.events
-        point = first
-        while point < len(events) and events[point].kind == "isr_written":
-            point += 1
-        cut = next((at for at in range(point + 1, len(events)) if events[at].kind in POINTS), None)
-        if cut is None:
-            return len(events)
-        while events[cut - 1].kind == "isr_written" and events[cut - 1].at == events[cut].at:
-            cut -= 1
-        return cut
+        at = next(at for at in range(first, len(events)) if events[at].kind != "isr_written") + 1
+        return next((at for at in range(at, len(events)) if events[at].kind in POINTS), len(events))
 
     def end_stretch(self) -> None:
         """Keep of the stretch at hand what was adopted, and how much of each trace disagrees."""
         world = self.world
-        for partition, first_statements in self.first_statements.items():
-            for number, field, reason in first_statements:
-                self.adopted[number, partition, field] = reason
-        for partition, contests in self.contests.items():
-            for contest in contests:
-                for number, field in contest.decided_by():
-                    self.adopted.setdefault((number, partition, field), contest.reason)
-        self.first_statements, self.contests = {}, {}
+        for contest in self.contests:
+            for number, field in contest.decided_by():
+                self.adopted.setdefault((number, contest.partition, field), contest.reason)
+        self.contests.clear()
         for partition in world.gone:
             self.known.pop(partition, None)
         world.gone.clear()
         for row, trace in world.traces.items():
-            possibility = world.simulation.possibility[row]
-            if any(check.field in ("leader", "isr") for _, _, check in trace.checks):
-                self.undecided.discard(possibility.partition)
-            wrong, _ = judge(possibility, trace)
-            world.traces[row] = Trace(wrong=wrong)
+            life = world.life(row)
+            if any(check.field in ("leader", "isr") for _, check in trace.checks):
+                self.undecided.discard(life.possibility.partition)
+            world.traces[row] = Trace(wrong=judge(life)[0])
 
     def add(
         self, world: World, point: LogEvent, parents: Iterable[Possibility],
@@ -156,33 +140,25 @@ class Explorer:
         simulation = world.simulation
         for parent in parents:
             partition, before = parent.partition, None
+            is_open = not (parent.starts or parent.creation) or partition in self.undecided
+            reason = BEFORE if is_open else HOLE if partition in self.unheard else BETWEEN
             replicas = self.cluster.assignments.get(partition, ())
             adding, removing = self.cluster.moving.get(partition, ((), ()))
-            is_born = not parent.starts and parent.creation is None
-            if is_born:
-                reason = BEFORE
-            else:
-                reason = HOLE if partition in self.unheard else BETWEEN
-                if partition in self.undecided:
-                    reason = BEFORE
-                rows = simulation.rows_of(partition)
-                if rows:
-                    assigned = simulation.state.assignment(rows[0])
-                    replicas, adding, removing = (
-                        assigned.replicas, assigned.adding, assigned.removing
-                    )
-                if rows and not any(parent.unknown()[:2]):
+            rows = simulation.rows_of(partition)
+            if rows:
+                replicas, adding, removing = astuple(simulation.state.assignment(rows[0]))
+                if not any(parent.unknown()[:2]):
                     before = simulation.state.leadership(rows[0])
             if partition in assignments:
                 replicas, adding, removing = assignments[partition]
-            is_open = self.is_unordered(partition) and (is_born or partition in self.undecided)
             isr, recovery = (
                 self.cluster.next_value(self.statements, partition, point.at, name)
                 for name in ("isr", "recovery")
             )
-            for start, odd in starts_of(replicas, point, reason, isr or ()) if not is_open else (
-                self._unordered_starts(partition, replicas, point, reason, every_order)
-            ):
+            starts = starts_of(replicas, point, reason, isr or ())
+            if is_open and self.is_unordered(partition):
+                starts = self._unordered_starts(partition, replicas, point, reason, every_order)
+            for start, odd in starts:
                 start = replace(
                     start, adding=adding, removing=removing, recovery=recovery or 0, before=before
                 )
@@ -222,7 +198,8 @@ class Explorer:
             if any(not simulation.is_led(row) for row in simulation.rows_of(partition)):
                 continue
             self.numbers += 1
-            possibility = Possibility(partition, self.numbers, [not_written(replicas, point)])
+            start = Start(point, BEFORE, -1, (), tuple(replicas), 0, 0, 0, is_written=False)
+            possibility = Possibility(partition, self.numbers, [start])
             added.append((possibility, simulation.row_of(possibility)))
         if added:
             self.world.rebuild(set(), added)
@@ -241,10 +218,7 @@ class Explorer:
             world.gone[partition] = [life for life, _ in chosen]
             troubled[partition] = sum(wrong for _, wrong in chosen)
         for partition, rows in list(simulation.rows.items()):
-            best, wrong = self._best(partition, [
-                Life(simulation.possibility[row], world.traces.setdefault(row, Trace()), row)
-                for row in rows
-            ])
+            best, wrong = self._best(partition, list(map(world.life, rows)))
             dropped |= {row for row in rows if row != best.row}
             troubled[partition] = troubled.get(partition, 0.0) + wrong
         settled = (row for some in simulation.rows.values() for row in some if row not in dropped)
@@ -255,10 +229,6 @@ class Explorer:
             world.rebuild(dropped)
         return self.unexplained(troubled)
 
-    def is_open(self) -> bool:
-        """Whether any partition has several possibilities."""
-        return any(len(rows) > 1 for rows in self.world.simulation.rows.values())
-
     def is_hasty(self) -> bool:
         """Whether a possibility that was left behind might have come out best, or as good.
 
@@ -268,12 +238,11 @@ class Explorer:
             lives = list(self.world.lives([partition]))
             behind = [life for life in lives if life.trace.is_behind]
             contenders = [
-                (life.possibility, judge(life.possibility, life.trace)[0]
-                 + UNSTATED * self._unstated(life))
+                (life.possibility, judge(life)[0] + UNSTATED * self._unstated(life))
                 for life in lives if behind and not life.trace.is_behind
             ]
-            for possibility, trace, _ in behind:
-                wrong, _ = judge(possibility, trace)
+            for life in behind:
+                possibility, (wrong, _) = life.possibility, judge(life)
                 if not any(
                     contender.creation is possibility.creation and wrong > cost
                     and wrong + possibility.cost > cost + contender.cost
@@ -290,24 +259,23 @@ class Explorer:
 
     def _best(self, partition: Partition, lives: Sequence[Life]) -> tuple[Life, float]:
         """Settle the possibility that costs least; itself, and what disagrees with it."""
-        judged = [(life, *judge(life.possibility, life.trace)) for life in lives]
-        best, wrong, found = judged[0]
+        judged = [(life, *judge(life)) for life in lives]
+        at = 0
         if len(judged) > 1:
             costs = [
                 wrong + UNSTATED * (self._unstated(life) + _is_below(life.possibility, found))
                 for life, wrong, found in judged
             ]
             at = min(range(len(judged)), key=lambda at: costs[at] + lives[at].possibility.cost)
-            best, wrong, found = judged[at]
-            self._note_undecided(partition, best, [
+            self._note_undecided(partition, lives[at], [
                 life for life, cost in zip(lives, costs, strict=True) if cost <= costs[at]
             ])
-        winner = best.possibility
-        if len(lives) > 1 and winner.starts and winner.number:
-            losers = [life.trace for life in lives if life is not best]
-            self.contests.setdefault(partition, []).append(
-                Contest(winner.starts[-1].reason, self.begin, best.trace, losers)
-            )
+            if lives[at].possibility.number:
+                self.contests.append(Contest(
+                    partition, lives[at].possibility.starts[-1].reason, lives[at].trace,
+                    [life.trace for life in lives if life is not lives[at]],
+                ))
+        best, wrong, found = judged[at]
         self.settle(best, found)
         return best, wrong
 
@@ -331,35 +299,24 @@ class Explorer:
 
         A topic is deleted once all of its partitions are: what a single one does tells nothing.
         """
-        items = None if life.row is None else self.world.simulation.items.get(life.row)
-        if life.possibility.partition[0] in self.deleting:
-            return 0.0
-        first = self.cluster.events[self.first].number
-        return 0.0 if items is None else self.decision_lines.unstated(items, first)
+        items = NO_ITEMS
+        if life.row is not None and life.possibility.partition[0] not in self.deleting:
+            items = self.world.simulation.items.get(life.row, NO_ITEMS)
+        return self.decision_lines.unstated(items, self.cluster.events[self.first].number)
 
     def settle(self, life: Life, found: dict[str, int]) -> None:
         """Give a possibility what lines told of its start, and note which lines were the first."""
-        possibility = life.possibility
-        if not found or not possibility.starts:
+        if not found:
             return
         wanted = set(found)
-        for number, start, check in life.trace.checks:
-            if start != len(possibility.starts) or check.counted not in wanted:
-                continue
-            if check.predicted is MISSING or check.predicted is None:
-                continue
-            now = shifted(check, found)
-            if now.predicted == check.logged and (
+        for number, check in life.trace.checks:
+            if check.counted in wanted and shifted(check, found).predicted == check.logged and (
                 check.counted != "record_epoch" or check.predicted == UNKNOWN_EPOCH
             ):
                 wanted.discard(check.counted)
-                self.first_statements.setdefault(possibility.partition, []).append(
-                    (number, check.field, possibility.starts[-1].reason)
-                )
-        if life.row is None:
-            settle_trace(possibility, life.trace, found)
-        else:
-            settle(self.world, life.row, found)
+                name = number, life.possibility.partition, check.field
+                self.adopted[name] = life.possibility.starts[-1].reason
+        settle(self.world, life, found)
 
     # --- trying out events ----------------------------------------------------------------------
 
@@ -400,8 +357,7 @@ class Explorer:
         dropped: set[int] = set()
         for partition in partitions:
             costs = {
-                row: simulation.possibility[row].cost
-                + judge(simulation.possibility[row], world.traces.setdefault(row, Trace()))[0]
+                row: simulation.possibility[row].cost + judge(world.life(row))[0]
                 for row in simulation.rows.get(partition, ())
             }
             dropped |= costs.keys() - {min(costs, key=costs.__getitem__, default=-1)}
@@ -410,8 +366,8 @@ class Explorer:
     def n_wrong(self, world: World, partitions: Iterable[Partition]) -> dict[Partition, float]:
         """How many checks of the stretch disagree in a world, by partition."""
         return {
-            p: sum(judge(life.possibility, life.trace)[0] - life.trace.wrong
-                   for life in world.lives([p])) for p in partitions
+            p: sum(judge(life)[0] - life.trace.wrong for life in world.lives([p]))
+            for p in partitions
         }
 
     def take(
@@ -424,12 +380,10 @@ class Explorer:
             troubled[partition] = 0.0
             lives = list(self.world.lives([partition]))
             for life, trace in zip(lives, lost[partition], strict=False):
-                wrong, found = judge(life.possibility, life.trace)
+                wrong, found = judge(life)
                 self.settle(life, found)
                 troubled[partition] += wrong
-                self.contests.setdefault(partition, []).append(
-                    Contest(reason, self.begin, life.trace, [trace])
-                )
+                self.contests.append(Contest(partition, reason, life.trace, [trace]))
 
     def merge(self, other: World, partitions: set[Partition]) -> None:
         """Take rows of some partitions from another world instead of one's own."""
@@ -438,27 +392,21 @@ class Explorer:
             world.gone.pop(partition, None)
             if partition in other.gone:
                 world.gone[partition] = other.gone[partition]
-        dropped = {
-            row for row, possibility in enumerate(world.simulation.possibility)
-            if possibility.partition in partitions
-        }
+        dropped = {row for p in partitions for row in world.simulation.rows.get(p, ())}
+        taken = sorted(row for p in partitions for row in other.simulation.rows.get(p, ()))
         tables = other.simulation.state.to_tables().partitions.to_pylist()
         places = other.simulation.places()
-        taken = [
-            row for row, possibility in enumerate(other.simulation.possibility)
-            if possibility.partition in partitions and row in places
-        ]
         added = [(other.simulation.possibility[row], tables[places[row]]) for row in taken]
         world.rebuild(dropped, added)
         first = len(world.simulation.possibility) - len(added)
-        moved = {row: first + at for at, row in enumerate(taken)}
+        moved = {row: to for to, row in enumerate(taken, first)}
         for row, to in moved.items():
             world.simulation.stored[to] = other.simulation.stored[row]
             for name in ("unread", "waiting"):
                 if row in getattr(other.simulation, name):
                     getattr(world.simulation, name)[to] = getattr(other.simulation, name)[row]
             world.simulation.items[to] = other.simulation.items.get(row, RowItems())
-            world.traces[to] = other.traces.get(row, Trace())
+            world.traces[to] = other.life(row).trace
         if world.simulation.cut is not None and other.simulation.cut is not None:
             records = other.simulation.cut[1]
             for possibility, _ in added:

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from kfast.log_replay.comparison.facts import WRITTEN
 from kfast.log_replay.comparison.worlds import World
@@ -68,6 +69,11 @@ class Mention(NamedTuple):
     recovers: bool = False
     is_stored: bool = False
 
+    @property
+    def record(self) -> tuple[int, frozenset[int]]:
+        """What tells it from other records, as far as every line says it."""
+        return self.leader_epoch, self.isr
+
 
 @dataclass
 class Write:
@@ -101,9 +107,8 @@ def find_writes(explorer: Explorer, before: World, troubled: Troubled) -> Troubl
         assigned = [simulation.state.assignment(row) for row in simulation.rows_of(partition)]
         replicas = assigned[0].replicas if assigned else ()
         writes += writes_of(stretch, partition, mentions, in_isr, decided, replicas)
-    earlier = explorer.cluster.events[first - 1] if first else None
-    if earlier is None or is_hole(stretch.point):
-        earlier = None
+    earlier = explorer.cluster.events[first - 1] if first and not is_hole(stretch.point) else None
+    if earlier is None:
         writes = [write for write in writes if write.place > 0]
     unnamed = [event for event in stretch.events if "supposed" in event.fields]
     doubted = {p for event in unnamed for p in event.fields["supposed"]} & set(troubled)
@@ -159,58 +164,61 @@ def _mentions(
 ) -> dict[Partition, list[Mention]]:
     """Records of some partitions, in the order of the log."""
     simulation = explorer.world.simulation
-    preferred = {p: simulation.preferred(rows[0]) for p, rows in simulation.rows.items() if rows}
+    preferred = {p: simulation.preferred(rows[0]) for p, rows in simulation.rows.items()}
     found: dict[Partition, list[Mention]] = {}
     for number in stretch.lines:
         line = stretch.statements[number]
-        if line.kind not in KINDS:
-            continue
-        for partition, fields in subjects(line):
-            record = fields.get("record")
-            last = found[partition][-1] if partition in found else None
-            isr = frozenset() if last is None else _implied_isr(
-                line, last, preferred.get(partition, -1), in_isr
-            )
-            if last is not None and isr != last.isr:
-                found[partition].append(last._replace(
-                    number=number, isr=isr, ahead=None, created=False, left=frozenset(),
-                    is_stored=False,
-                ))
+        for partition, fields in subjects(line) if line.kind in KINDS else ():
             if partition not in partitions:
                 continue
-            is_cached = record is not None and record.leader == -2
-            if record is None or record.leader_epoch is None or is_cached:
-                members = fields.get("isr") if record is None else record.isr
-                sent = _deleted(stretch, partition, number) if is_cached and (
-                    line.kind == "send_failed"
-                ) else number
-                if members:
-                    bisect.insort(found.setdefault(partition, []), Mention(
-                        sent, frozenset(members), SAME_EPOCH, None, is_stored=not is_cached
-                    ), key=lambda mention: mention.number)
-                continue
-            if record.replicas:  # They may have been reassigned since.
+            mentions = found.setdefault(partition, [])
+            if mentions:
+                last = mentions[-1]
+                isr = _implied_isr(line, last, preferred.get(partition, -1), in_isr)
+                if isr != last.isr:
+                    mentions.append(last._replace(
+                        number=number, isr=isr, ahead=None, created=False, left=frozenset(),
+                        is_stored=False,
+                    ))
+            record = fields.get("record")
+            if record is not None and record.replicas:  # They may have been reassigned since.
                 preferred[partition] = record.replicas[0]
-            if record.isr is None:
+            mention = _mention(number, line, fields)
+            if mention is None:
                 continue
-            ahead = None if record.version is None else record.version - record.leader_epoch
-            left = frozenset({fields["replica"]}) if line.kind == "shrunk" else frozenset()
-            created = line.kind == "partition_led" and fields["before"] == "NewPartition"
-            mentions, sent = found.setdefault(partition, []), number
-            if line.kind == "send_failed" and any(
-                mention.leader_epoch > record.leader_epoch for mention in mentions
+            if line.kind == "send_failed" and mention.leader_epoch == SAME_EPOCH:
+                mention = mention._replace(number=_deleted(stretch, partition, number))
+            elif line.kind == "send_failed" and any(
+                earlier.leader_epoch > mention.leader_epoch for earlier in mentions
             ):  # The request was made long ago.
                 if any(
-                    (mention.leader_epoch, mention.isr, mention.ahead)
-                    == (record.leader_epoch, frozenset(record.isr), ahead) for mention in mentions
+                    (earlier.record, earlier.ahead) == (mention.record, mention.ahead)
+                    for earlier in mentions
                 ):
                     continue
-                sent = _requested(explorer, partition, record.leader_epoch, number)
-            bisect.insort(mentions, Mention(
-                sent, frozenset(record.isr), record.leader_epoch, ahead, left, created,
-                record.leader, bool(record.recovery), line.kind == "store_record",
-            ), key=lambda mention: mention.number)
+                mention = mention._replace(
+                    number=_requested(explorer, partition, mention.leader_epoch, number)
+                )
+            bisect.insort(mentions, mention, key=attrgetter("number"))
     return found
+
+
+def _mention(number: int, line: Statement, fields: Mapping[str, Any]) -> Mention | None:
+    """What a line tells of a partition's record; None where it tells no ISR."""
+    record = fields.get("record")
+    isr = fields.get("isr") if record is None else record.isr
+    if isr is None:
+        return None
+    is_cached = record is not None and record.leader == -2
+    if record is None or record.leader_epoch is None or is_cached:
+        return Mention(number, frozenset(isr), SAME_EPOCH, None, is_stored=not is_cached
+                       ) if isr else None
+    return Mention(
+        number, frozenset(isr), record.leader_epoch, record.ahead,
+        left=frozenset({fields["replica"]} if line.kind == "shrunk" else ()),
+        created=line.kind == "partition_led" and fields["before"] == "NewPartition",
+        leader=record.leader, recovers=bool(record.recovery), is_stored=line.kind == "store_record",
+    )
 
 
 def _deleted(stretch: Stretch, partition: Partition, number: int) -> int:
@@ -223,13 +231,12 @@ def _deleted(stretch: Stretch, partition: Partition, number: int) -> int:
 
 def _requested(explorer: Explorer, partition: Partition, leader_epoch: int, number: int) -> int:
     """Line of the last event before a line that sent requests with a leader epoch."""
-    simulation = explorer.world.simulation
+    simulation, begin = explorer.world.simulation, explorer.stretch.begin
     return max((
         item.event.at for row in simulation.rows_of(partition)
         for kind in ("leader_and_isr", "update_metadata")
         for item in simulation.items_of(row, kind)
-        if item.fields["leader_epoch"] == leader_epoch
-        and explorer.stretch.begin <= item.event.at <= number
+        if item.fields["leader_epoch"] == leader_epoch and begin <= item.event.at <= number
     ), default=number)
 
 
@@ -269,19 +276,17 @@ def _with_base(
     At INFO no line says the record with which a partition is created.
     """
     base: list[Mention] = []
-    for item in decided:
-        if item.key[:2] == ("led", "NewPartition"):
-            first = item.fields
-            mentions = sorted([*mentions, Mention(
-                item.event.at, frozenset(first["isr"]), first["leader_epoch"],
-                first["version"] - first["leader_epoch"], created=True,
-            )], key=lambda mention: mention.number)
+    created = [
+        Mention(item.event.at, frozenset(item.fields["isr"]), item.fields["leader_epoch"],
+                item.fields["version"] - item.fields["leader_epoch"], created=True)
+        for item in decided if item.key[:2] == ("led", "NewPartition")
+    ]
     for row in before.simulation.rows_of(partition):
         leadership = before.simulation.state.leadership(row)
         if leadership is not None and not any(before.simulation.possibility[row].unknown()[:2]):
             base = [Mention(stretch.begin, frozenset(leadership.isr), leadership.leader_epoch,
                             leadership.version - leadership.leader_epoch)]
-    return [*base, *mentions]
+    return [*base, *sorted([*mentions, *created], key=attrgetter("number"))]
 
 
 def _before_controller(
@@ -309,63 +314,50 @@ def writes_of(
     last: Mention | None = None
     lead: int | None = None
     last_led: tuple[int, int, frozenset[int]] | None = None
-    guessed: Write | None = None
-    owners = [event.at for event in stretch.events]
     seen: set[tuple[int, frozenset[int]]] = set()
     for mention, later in zip(mentions, _later_versions(mentions), strict=True):
         if mention.leader_epoch == SAME_EPOCH:
             if last is None or (mention.isr <= last.isr and not mention.is_stored):
                 continue  # The controller took replicas out of what it deletes.
             mention = mention._replace(leader_epoch=last.leader_epoch, leader=last.leader)
-        record = mention.leader_epoch, mention.isr
         stated_by = mention.number
-        if later is not None and mention.ahead is None and last is not None and (
-            record != (last.leader_epoch, last.isr)
-        ):
+        if later is not None and last is not None and mention.record != last.record:
             stated_by, mention = later.number, mention._replace(ahead=later.ahead)
-        if last is not None and record in seen and (
-            mention.leader_epoch < last.leader_epoch
-            or (mention.ahead is not None and lead is not None and mention.ahead < lead)
-        ):  # Up to 2.3 a raised epoch is not cached, and the old record is sent again.
-            continue
-        seen.add(record)
+        if last is not None and mention.leader_epoch < last.leader_epoch and mention.record in seen:
+            continue  # Up to 2.3 a raised epoch is not cached, and the old record is sent again.
+        seen.add(mention.record)
         if mention.created or last is None:
             last, lead = mention, mention.ahead
             continue
         isr = mention.isr
         moved = mention.leader_epoch > last.leader_epoch
         if moved:  # Else the replica was out of the ISR already, and nothing was written.
-            gone = _taken_out(stretch, owners, partition, replicas, mention, last, decided)
+            gone = _taken_out(stretch, partition, replicas, mention, last, decided)
             isr = _before_controller(mention, last, gone)
             if mention.leader == -1 != last.leader:
                 last_led = last.number, mention.number, isr
-        times = 0
         if mention.ahead is not None:
             known = lead if lead is not None else mention.ahead
-            times = mention.ahead - known
-            lead = max(known, mention.ahead)
-            if times == 1 and guessed is not None and mention.leader != last.leader == -1:
-                guessed.times += 1  # From then on there is no leader that may write.
-                times = 0
-        elif mention.leader_epoch == last.leader_epoch + (moved and bool(mention.left)):
-            times = int(isr != last.isr)  # No controller wrote, or one that says who left.
-        elif not isr <= last.isr and not (unclean and moved and len(isr) == 1):
-            times = 1
-        if mention.ahead is None and times and lead is not None:
-            lead += times
-        changes = mention.isr != last.isr if not moved else not isr <= last.isr
-        if 1 <= times <= MOST_WRITES and (changes or times > 1 or mention.isr < last.isr):
+            times, lead = mention.ahead - known, max(known, mention.ahead)
+        else:
+            if mention.leader_epoch == last.leader_epoch + (moved and bool(mention.left)):
+                times = int(isr != last.isr)  # No controller wrote, or one that says who left.
+            else:
+                times = int(not isr <= last.isr and not (unclean and len(isr) == 1))
+            lead = None if lead is None else lead + times
+        if 1 <= times <= MOST_WRITES and (
+            times > 1 or not isr <= last.isr or mention.isr < last.isr
+        ):
             since, number = last.number, mention.number
             if last.leader == -1 and last_led is not None:
                 since, number, isr = last_led  # Since then nobody may write.
-            place = _place(stretch, owners, partition, since, number, in_isr)
+            place = _place(stretch, partition, since, number, in_isr)
             found.append(Write(
                 partition, isr, times, place, None if mention.ahead is None else
                 (mention.leader_epoch, mention.leader_epoch + mention.ahead),
                 mention.is_stored or _is_confirmed(stretch, partition, stated_by, lead),
-                within=last.is_stored and since > owners[place],
+                within=last.is_stored and since > stretch.events[place].at,
             ))
-            guessed = found[-1] if mention.ahead is None else None
         last = mention
     return found
 
@@ -389,22 +381,21 @@ def _later_versions(mentions: Sequence[Mention]) -> list[Mention | None]:
     latest: dict[tuple[int, frozenset[int]], Mention] = {}
     following: list[Mention | None] = []
     for mention in reversed(mentions):
-        record = mention.leader_epoch, mention.isr
         if mention.ahead is not None:
-            latest[record] = mention
-        following.append(latest.get(record))
+            latest[mention.record] = mention
+        following.append(latest.get(mention.record))
     return following[::-1]
 
 
 def _taken_out(
-    stretch: Stretch, owners: Sequence[int], partition: Partition, replicas: Sequence[int],
-    mention: Mention, last: Mention, decided: Sequence[Item],
+    stretch: Stretch, partition: Partition, replicas: Sequence[int], mention: Mention,
+    last: Mention, decided: Sequence[Item],
 ) -> frozenset[int]:
     """Brokers that the event of a line takes out of the ISR, or a deletion before it.
 
     A deletion raises the leader epoch for each member: for all replicas, where all were members.
     """
-    event = stretch.events[max(bisect.bisect_right(owners, mention.number) - 1, 0)]
+    event = stretch.events[max(stretch.place(mention.number), 0)]
     if any(
         last.number < item.event.at < event.at
         and item.fields["leader_epoch"] == mention.leader_epoch for item in decided
@@ -418,39 +409,28 @@ def _taken_out(
         return frozenset(replicas if n_members == len(replicas) else ())
     if event.kind == "shutdown":
         return frozenset({event.fields["broker"]})
-    if event.kind == "brokers":
-        gone = frozenset((*event.fields["deleted"], *event.fields["bounced"]))
-        if mention.leader == last.leader:
-            return gone  # Nothing else raised the epoch: its leader had put it into the ISR.
-        return last.isr & gone
-    return frozenset()
+    if mention.leader == last.leader:
+        return event.gone  # Nothing else raised the epoch: its leader had put it into the ISR.
+    return last.isr & event.gone
 
 
 def _place(
-    stretch: Stretch, owners: Sequence[int], partition: Partition, since: int, number: int,
-    in_isr: bool,
+    stretch: Stretch, partition: Partition, since: int, number: int, in_isr: bool
 ) -> int:
     """Place of the event before which a write that shows at a line comes.
 
-    Where the controller was notified in between it is the notification, else the event that the
-    line tells of; a check for imbalance has read the record before its elections. Where such a
-    check looks for the preferred replica in the ISRs (`in_isr`), it looks at what is cached, which
-    a controller that was not notified has read when it was elected.
+    It is the event that the line tells of, or a deletion before it; a check for imbalance has read
+    the record before its elections. Where such a check looks for the preferred replica in the ISRs
+    (`in_isr`), it looks at what is cached, which a controller that was not notified has read when
+    it was elected.
     """
-    place = bisect.bisect_right(owners, number) - 1
-    for at in range(max(bisect.bisect_right(owners, since), 1), place + 1):
+    shown = stretch.place(number)
+    for at in range(max(stretch.place(since) + 1, 1), shown + 1):
         event = stretch.events[at]
-        if event.kind == "isr" and partition in event.fields["partitions"] and (
-            partition not in event.fields.get("updates", {})
-        ):
-            return at
-        if event.kind == "delete" and partition[0] in (event.fields["topics"] or ()):
+        if event.kind == "delete" and partition[0] in event.fields["topics"]:
             return at  # It takes all out of the ISR, which nobody writes any more.
-    shown = place
-    place = before_balancing(stretch.events, place)
-    if place < shown and in_isr and since <= stretch.begin:
-        return 0
-    return place
+    place = before_balancing(stretch.events, shown)
+    return 0 if place < shown and in_isr and since <= stretch.begin else place
 
 
 # --- putting them into the script ---------------------------------------------------------------

@@ -12,14 +12,16 @@ from __future__ import annotations
 import bisect
 import copy
 import itertools
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
 
-from kfast.log_replay.checks import MISSING, Check, agrees
+from kfast.log_replay.checks import Check, agrees
 from kfast.log_replay.comparison.facts import ANSWER, BEFORE, BETWEEN, HOLE, WRITTEN
-from kfast.log_replay.comparison.worlds import Trace, World, compare_of, run_event
-from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility, Start
+from kfast.log_replay.comparison.worlds import Life, Trace, World, compare_of, run_event
+from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Start
 from kfast.log_replay.events.events import POINTS, LogEvent
 from kfast.log_replay.lookahead.clusters import Cluster
 from kfast.log_replay.wording.forms import Statement
@@ -73,6 +75,10 @@ class Stretch:
                 bisect.bisect_left(listed, self.begin) : bisect.bisect_left(listed, self.end)
             ]
         })
+
+    def place(self, number: int) -> int:
+        """Place of the last event that begins by a line; -1 where none has."""
+        return bisect.bisect_right(self.events, number, key=attrgetter("at")) - 1
 
     def with_events(self, events: list[LogEvent]) -> Stretch:
         """Make a stretch of the same lines with other events."""
@@ -137,8 +143,7 @@ def _compare(
     ]
     for row, checks in compared:
         possibility = simulation.possibility[row]
-        start = len(possibility.starts)
-        world.traces[row].checks += [(number, start, c) for c in checks]
+        world.traces[row].checks += [(number, check) for check in checks]
         for check in checks if any(possibility.unknown()[:2]) else ():
             if check.counted and isinstance(check.predicted, int):
                 possibility.note_offset(check.counted, check.logged, check.predicted)
@@ -146,49 +151,46 @@ def _compare(
 
 def _leave_behind(world: World) -> None:
     """Mark what lines disagree with much more than with another possibility of its partition."""
-    for partition, rows in world.simulation.rows.items():
+    for rows in world.simulation.rows.values():
         if len(rows) > 1:
-            lives = [
-                life for life in world.lives([partition])
-                if life.row is not None and not life.trace.is_behind
-            ]
-            wrong = [judge(life.possibility, life.trace)[0] for life in lives]
-            for life, n_wrong in zip(lives, wrong, strict=True):
-                life.trace.is_behind = n_wrong > min(wrong) + FAR
+            ahead = [row for row in rows if not world.traces[row].is_behind]
+            wrong = {row: judge(world.life(row))[0] for row in ahead}
+            for row, n_wrong in wrong.items():
+                world.traces[row].is_behind = n_wrong > min(wrong.values()) + FAR
 
 
 # --- judging possibilities ----------------------------------------------------------------------
 
 
-def judge(possibility: Possibility, trace: Trace) -> tuple[float, dict[str, int]]:
+def disagrees(check: Check) -> bool:
+    """Whether a line says another value than the predicted one, if any is predicted."""
+    return check.predicted is not None and not agrees(check)
+
+
+def judge(life: Life) -> tuple[float, dict[str, int]]:
     """Cost of the lines that a possibility disagrees with, and the counts it must start from.
 
     A value that counts from an unknown start takes its start from what most lines say.
     """
+    possibility, trace, _ = life
     wrong = trace.wrong
     unknown = dict(zip(("epoch", "version", "record_epoch"), possibility.unknown(), strict=True))
-    votes: dict[str, Counter[int]] = {}
-    for _, start, check in trace.checks:
-        if check.predicted is None:
-            continue
-        kind = check.counted
-        if kind and unknown[kind] and start == len(possibility.starts) and (
-            check.predicted is not MISSING
-        ):
-            if kind == "record_epoch":
-                if check.predicted == UNKNOWN_EPOCH:
-                    votes.setdefault(kind, Counter())[check.logged] += 1
-                elif check.logged != check.predicted:
-                    wrong += 1
-            else:
-                votes.setdefault(kind, Counter())[check.logged - check.predicted] += 1
-        elif not agrees(check):
+    votes: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    for _, check in trace.checks:
+        kind, predicted = check.counted, check.predicted
+        is_open = bool(kind) and unknown[kind] and isinstance(predicted, int)
+        if is_open and kind != "record_epoch":
+            votes[kind][check.logged - predicted] += 1
+        elif is_open and predicted == UNKNOWN_EPOCH:
+            votes[kind][check.logged] += 1
+        elif disagrees(check):
             wrong += 1
     found: dict[str, int] = {}
-    known = possibility.starts[-1].leader_epoch if possibility.starts else None
     for kind in sorted(votes):  # The epoch before the version, which is never behind it.
         counted = votes[kind]
-        least = 0 if kind != "version" else max(found.get("epoch", known or 0), 0)
+        least = 0
+        if kind == "version":
+            least = max(found.get("epoch", possibility.starts[-1].leader_epoch or 0), 0)
         value, n = max(
             ((value, n) for value, n in counted.items() if value >= least),
             key=lambda pair: (pair[1], -pair[0]), default=(least, 0),
@@ -204,60 +206,48 @@ class Contest:
 
     Attributes
     ----------
+    partition : Partition
     reason : str
         Why there was a choice.
-    begin : int
-        First line that could decide.
     winner : Trace
     losers : list of Trace
     """
 
+    partition: Partition
     reason: str
-    begin: int
     winner: Trace
     losers: list[Trace]
 
     def decided_by(self) -> Iterator[tuple[int, str]]:
         """Lines and fields that ruled a loser out: the log is the only source of what they say."""
-        alive = [
-            {(n, check.field, check.logged): check for n, _, check in loser.checks
-             if n >= self.begin} for loser in self.losers
+        alive: list[tuple[dict[tuple[int, str, Any], Check], dict[str, int]]] = [
+            ({(n, check.field, check.logged): check for n, check in loser.checks}, {})
+            for loser in self.losers
         ]
-        shifts: list[dict[str, int]] = [{} for _ in alive]
-        out: set[int] = set()
-        for number, _, check in self.winner.checks:
-            if number < self.begin or not agrees(check):
+        for number, check in self.winner.checks:
+            if not agrees(check):
                 continue
-            decided = False
-            for at, checks in enumerate(alive):
-                if at in out:
-                    continue
-                other = checks.get((number, check.field, check.logged))
-                if other is not None and not _fits(other, shifts[at]):
-                    out.add(at)
-                    decided = True
-            if decided:
+            name = number, check.field, check.logged
+            fitting = [
+                (checks, shift) for checks, shift in alive
+                if name not in checks or _fits(checks[name], shift)
+            ]
+            if len(fitting) < len(alive):
+                alive = fitting
                 yield number, check.field
 
 
 def _fits(check: Check, shift: dict[str, int]) -> bool:
     """Whether a check of a loser agrees, given that its counts may start anywhere."""
-    if check.predicted is MISSING or check.predicted is None:
-        return check.predicted is None
     if not check.counted or not isinstance(check.predicted, int) or (
         check.counted == "record_epoch" and check.predicted != UNKNOWN_EPOCH
     ):
-        return agrees(check)
+        return not disagrees(check)
     difference = check.logged - check.predicted
     return bool(shift.setdefault(check.counted, difference) == difference)
 
 
 # --- what a record may have been ----------------------------------------------------------------
-
-
-def not_written(replicas: Sequence[int], point: LogEvent) -> Start:
-    """A partition whose first record the new controller writes."""
-    return Start(point, BEFORE, -1, (), tuple(replicas), 0, 0, 0, is_written=False)
 
 
 def starts_of(

@@ -8,16 +8,24 @@ it stays if it explains more than it costs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
-from kfast.log_replay.checks import MISSING, agrees
+from kfast.log_replay.checks import MISSING
 from kfast.log_replay.comparison.facts import ANSWER, WRITTEN
 from kfast.log_replay.comparison.worlds import World
 from kfast.log_replay.events.events import LogEvent
 from kfast.log_replay.histories.explorer import Explorer, Troubled
-from kfast.log_replay.histories.stretches import COST, Stretch, before_balancing, go_through
+from kfast.log_replay.histories.stretches import (
+    COST,
+    Stretch,
+    before_balancing,
+    disagrees,
+    go_through,
+)
 from kfast.log_replay.lookahead.clusters import look_ahead
 from kfast.log_replay.wording.values import Partition
 
@@ -43,8 +51,7 @@ def find_hidden(explorer: Explorer, before: World, troubled: Troubled) -> Troubl
         wrong = explorer.n_wrong(explorer.world, partitions)
         tried = [_try(explorer, before, stretch, event, place, wrong)
                  for event, place in _candidates(explorer, stretch, number, partitions)]
-        best = max((one for one in tried if one is not None), key=lambda one: one.gain,
-                   default=None)
+        best = max(filter(None, tried), key=attrgetter("gain"), default=None)
         if best is None:
             given_up |= partitions
             continue
@@ -69,21 +76,16 @@ def _earliest(
     explorer: Explorer, stretch: Stretch, troubled: Troubled, given_up: set[Partition]
 ) -> tuple[int, set[Partition]] | None:
     """The first event from which on lines disagree: its first such line, and the partitions."""
-    groups: dict[float, tuple[int, set[Partition]]] = {}
+    groups: dict[int, tuple[int, set[Partition]]] = {}
     for life in explorer.world.lives(set(troubled) - given_up):
         partition = life.possibility.partition
-        wrong = [
-            number for number, _, check in life.trace.checks
-            if stretch.begin <= number and not agrees(check) and check.predicted is not None
-        ]
+        wrong = [number for number, check in life.trace.checks if disagrees(check)]
         if len(wrong) < 2:
             continue
-        earlier = [event for event in stretch.events if event.at <= wrong[0]]
-        if not earlier:
-            continue
-        key = earlier[-1].number
-        number, some = groups.get(key, (wrong[0], set()))
-        groups[key] = (min(number, wrong[0]), some | {partition})
+        place = stretch.place(wrong[0])
+        if place >= 0:
+            number, some = groups.get(place, (wrong[0], set()))
+            groups[place] = (min(number, wrong[0]), some | {partition})
     return groups[min(groups)] if groups else None
 
 
@@ -92,11 +94,11 @@ def _candidates(
 ) -> Iterator[tuple[LogEvent, int]]:
     """Events that may have happened before a line, each with its place in the stretch."""
     events = stretch.events
-    place = before_balancing(
-        events, max(at for at, event in enumerate(events) if event.at <= number)
-    )
-    earlier = [at for at in range(1, place) if _may_elect(events[at])]
-    for at in dict.fromkeys((place, *earlier[-1:])):  # It may have read the record already.
+    place = before_balancing(events, stretch.place(number))
+    takes_leaders_away = [
+        at for at in range(1, place) if events[at].kind == "shutdown" or events[at].gone
+    ]
+    for at in dict.fromkeys((place, *takes_leaders_away[-1:])):  # By then it had read the record.
         if at == 0:
             continue
         left = _left(explorer, events[at], partitions)
@@ -114,13 +116,13 @@ def _candidates(
             at = min(number, events[answered].at if answered < len(events) else number)
             time = min(events[answered - 1].time + 1000, explorer.statements[at].entry.time)
             yield _event("dir_answer", events, answered, time, at, {
-                "broker": leader, "partitions": tuple(sorted(led)), "reason": ANSWER,
+                "broker": leader, "partitions": dict.fromkeys(sorted(led)), "reason": ANSWER,
             }), answered
 
 
 def _left(
     explorer: Explorer, event: LogEvent, partitions: set[Partition]
-) -> dict[Partition, set[int]]:
+) -> Mapping[Partition, AbstractSet[int]]:
     """Replicas that may have been out of the ISRs before an event.
 
     Their brokers are gone then, or are to be elected as preferred replicas.
@@ -129,16 +131,7 @@ def _left(
         simulation = explorer.world.simulation
         return {life.possibility.partition: {simulation.preferred(life.row)}
                 for life in explorer.world.lives(partitions) if life.row is not None}
-    gone = {*event.fields.get("deleted", ()), *event.fields.get("bounced", ())}
-    return dict.fromkeys(partitions, gone) if event.kind == "brokers" and gone else {}
-
-
-def _may_elect(event: LogEvent) -> bool:
-    """Whether an event takes brokers away, so that others of their ISRs may lead."""
-    fields = event.fields
-    return event.kind == "shutdown" or (
-        event.kind == "brokers" and bool(fields["deleted"] or fields["bounced"])
-    )
+    return dict.fromkeys(partitions, event.gone) if event.gone else {}
 
 
 def _last_line(event: LogEvent) -> int:
@@ -170,7 +163,7 @@ def _leaders(
     simulation = explorer.world.simulation
     for life in explorer.world.lives(partitions):
         leader = -1 if life.row is None else simulation.preferred(life.row)
-        for at, _, check in life.trace.checks:
+        for at, check in life.trace.checks:
             if at == number and check.field == "leader" and check.predicted is not MISSING:
                 leader = int(check.predicted)
         if leader >= 0:
@@ -185,10 +178,9 @@ def _after_request(
     sent = {
         id(event) for event, leaders in explorer.world.simulation.asked_to_lead if broker in leaders
     }
-    places = [
-        at for at, event in enumerate(stretch.events) if event.at <= number and id(event) in sent
-    ]
-    return places[-1] + 1 if places else None
+    return next((
+        at + 1 for at in range(stretch.place(number), -1, -1) if id(stretch.events[at]) in sent
+    ), None)
 
 
 def _try(
@@ -209,9 +201,7 @@ def _try(
             return None
         if helped == some:
             return Tried(gain, event, place, world)
-        kept = event.fields[named]
-        event.fields[named] = (
-            {p: kept[p] for p in kept if p in helped} if isinstance(kept, dict)
-            else tuple(p for p in kept if p in helped)
-        )
+        event.fields[named] = {
+            p: isr for p, isr in event.fields[named].items() if p in helped
+        }
     return None

@@ -666,8 +666,7 @@ def _note_unwritten(statements: Sequence[Statement], cluster: Cluster) -> None:
             continue
         found: dict[Partition, tuple[int, ...]] = {}
         for batch in event.batches:
-            for number in (*batch.led, *batch.failed):
-                line = statements[number]
+            for line in (*batch.led, *batch.failed):
                 if line.kind == "replica_failed" or line.fields["before"] != "NewPartition":
                     continue
                 partition = line.fields["partition"]

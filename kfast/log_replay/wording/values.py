@@ -44,6 +44,16 @@ class Record(NamedTuple):
     recovery: int | None = None
     is_new: bool | None = None
 
+    @property
+    def ahead(self) -> int | None:
+        """Its version less its leader epoch; None where the line does not say both.
+
+        A record that is cached of a topic that is being deleted (its leader is -2) has none.
+        """
+        if self.version is None or self.leader_epoch is None or self.leader == -2:
+            return None
+        return self.version - self.leader_epoch
+
     def stated(self) -> dict[str, Any]:
         """The fields that the line says."""
         return {name: value for name, value in self._asdict().items() if value is not None}
