@@ -43,7 +43,7 @@ def note_survivors(
             if line.kind == "shrunk":
                 _note_order(events[max(bisect.bisect_right(starts, number) - 1, 0)],
                             partition, fields["replica"])
-            if record is None or record.leader is None or not record.isr:
+            if record is None or not record.isr:
                 continue
             if record.leader not in LEADERLESS or len(record.isr) != 1:
                 led[partition] = number

@@ -32,13 +32,13 @@ def find_absent_controller_lines(
     terms : sequence of Term
         Of the controllers that are here.
     """
-    lines: dict[int, list[int]] = {}
+    lines: dict[int | None, list[int]] = {}
     own: dict[tuple[int, int | None], list[Term]] = {}
     for term in terms:
         own.setdefault((term.controller, term.epoch), []).append(term)
     pairs: dict[int, Pair] = {}
     for number, line in enumerate(statements):
-        if line.actor == "broker" and line.actor_id is not None:
+        if line.actor == "broker":
             lines.setdefault(line.actor_id, []).append(number)
             pair = _pair(line)
             if pair is not None and not _is_here(
