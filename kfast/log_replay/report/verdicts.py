@@ -299,13 +299,10 @@ class Checker:
                 for check in checks:
                     self._judge(number, partition, check)
                 record = fields.get("record")
-                if record is not None and record.isr is not None and all(
+                if record is not None and all(
                     agrees(check) for check in checks if check.field in ("leader", "isr")
                 ):
                     self.cluster_view.stated_at[partition] = number
-            elif line.actor == "broker" and not simulation.ran:
-                self.facts.append(Fact(number, "partition", name_of(partition), "exists", None,
-                                       ADOPTED, REMEMBERED))
             else:
                 self.facts.append(Fact(number, "partition", name_of(partition), "exists", MISSING,
                                        CONTRADICTED))
@@ -331,7 +328,7 @@ class Checker:
         reason = REPORTED if (number, *name) in self.reported else (
             self.adopted.get((number, *name), "")
         )
-        if check.predicted == UNKNOWN_EPOCH and check.counted == "record_epoch":
+        if check.predicted == UNKNOWN_EPOCH:
             check, reason = check._replace(predicted=None), reason or BEFORE
         hidden = ""
         if agrees(check):
@@ -398,9 +395,7 @@ def _points(events: Sequence[LogEvent]) -> dict[int, LogEvent]:
     found = {}
     for place, point in enumerate(events):
         if point.kind in POINTS:
-            while place and events[place - 1].kind == "isr_written" and (
-                events[place - 1].at == point.at
-            ):
+            while place and events[place - 1].kind == "isr_written":
                 place -= 1
             found[id(events[place])] = point
     return found
@@ -414,10 +409,8 @@ def _reported(
     One that no line announces is inferred from the first that names it, so its version is too.
     """
     found: set[tuple[int, Partition, str]] = set()
-    ends = [1 << 60]
-    for event in reversed(cluster.events):
-        ends.append(min(ends[-1], event.at))
-    for event, end in zip(cluster.events, ends[-2::-1], strict=True):
+    ends = [*(event.at for event in cluster.events[1:]), len(statements)]
+    for event, end in zip(cluster.events, ends, strict=False):
         if event.kind != "isr":
             continue
         named_by = event.fields.get("named_by", {})
