@@ -48,7 +48,7 @@ from kfast.log_replay.terms.uncovered_lines import (
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.state_change_log import WRITTEN_THERE
 from kfast.log_replay.wording.subjects import subjects
-from kfast.log_replay.wording.values import Assigned, Partition, distinct
+from kfast.log_replay.wording.values import Assigned, Partition, Record, distinct
 
 MOVING = frozenset({"assignment_updating", "assignment_stored", "reassign", "reassign_leader"})
 """Lines that name the replicas that a reassignment leads to."""
@@ -131,7 +131,15 @@ class Cluster:
     def unassigned(self) -> set[Partition]:
         """Partitions that lines name, and no replica of which any line does."""
         named = {partition for partition in self.lines_about if partition is not None}
-        return named - self.assignments.keys() - _created(self).keys()
+        return named - self.assignments.keys() - self.created.keys()
+
+    @cached_property
+    def created(self) -> dict[Partition, int]:
+        """Partitions that the log sees created, with the number of the line."""
+        return {
+            partition: event.at for event in reversed(self.events)
+            if event.kind in ("topics", "partitions") for partition in event.fields["created"]
+        }
 
     def is_assigned(self, partition: Partition, creation: LogEvent | None) -> bool:
         """Whether lines name the replicas of a partition in their order."""
@@ -228,22 +236,21 @@ def split_clusters(
                 clusters.append(_without_events(number, statements, all_lines))
                 continue
         events = _events(statements, own, lines, holes)
-        cluster = Cluster(number, own, lines, events)
-        cluster.absent_controller_lines = absent
-        cluster.absent = _senders(statements, cluster.absent_controller_lines)
-        cluster.replaced_lines = sorted(replaced)
-        cluster.begun, cluster.partly_logged_lines = begun, list(taken.values())
-        cluster.uncovered = {
-            at: uncovered.get(at) or _after_end(statements, lines, *unended[at])
-            for at in (uncovered.keys() | unended.keys()) & set(lines)
-        }
-        cluster.term_of = {at: term for term in own for at in term.statements}
+        cluster = Cluster(
+            number, own, lines, events, absent_controller_lines=absent,
+            absent=_senders(statements, absent), replaced_lines=sorted(replaced), begun=begun,
+            partly_logged_lines=list(taken.values()), unclean=unclean_topics(statements, lines),
+            uncovered={
+                at: uncovered.get(at) or _after_end(statements, lines, *unended[at])
+                for at in (uncovered.keys() | unended.keys()) & set(lines)
+            },
+            term_of={at: term for term in own for at in term.statements},
+        )
         note_sessions([statements[number] for number in lines])
         _give_epochs(statements, cluster)
         _learn_assignments(statements, cluster)
         _note_unwritten(statements, cluster)
         _learn_births(statements, cluster)
-        cluster.unclean = unclean_topics(statements, lines)
         note_survivors(statements, lines, events)
         note_states(statements, events)
         name_isr_changes(statements, lines, events)
@@ -310,9 +317,8 @@ def _without_events(
 ) -> Cluster:
     """A cluster of which no controller.log is here: nothing tells what happened in it."""
     lines = [at for at in lines if statements[at].kind in WRITTEN_THERE | {"process_started"}]
-    cluster = Cluster(number, [], [], [], absent_controller_lines=lines)
-    cluster.absent = _senders(statements, lines)
-    return cluster
+    absent = _senders(statements, lines)
+    return Cluster(number, [], [], [], absent_controller_lines=lines, absent=absent)
 
 
 def _senders(statements: Sequence[Statement], lines: Sequence[int]) -> set[int]:
@@ -490,7 +496,6 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
 
     The first ISR of a partition has its live replicas in the order of the assignment.
     """
-    created = _created(cluster)
     initial: dict[Partition, tuple[int, ...]] = {}
     votes: dict[Partition, Counter[tuple[int, ...]]] = {}
     moving: dict[Partition, Counter[Move]] = {}
@@ -505,7 +510,7 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
             cluster.lines_about.setdefault(None, []).append(number)
         for partition, fields in subjects(line):
             cluster.lines_about.setdefault(partition, []).append(number)
-            if partition in moved or number >= created.get(partition, number + 1):
+            if partition in moved or number >= cluster.created.get(partition, number + 1):
                 continue
             members = named.setdefault(partition, set())
             if line.kind in MOVING:
@@ -536,9 +541,9 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
                 members.add(broker)
                 preferred.setdefault(partition, Counter())[broker] += 1
             members.update(fields.get("isr", ()))
-            listed = fields.get("replicas") or (record.replicas if record is not None else None)
+            listed = _listed(fields)
             if listed and line.kind != "not_assigned":
-                votes.setdefault(partition, Counter())[distinct(listed)] += 1
+                votes.setdefault(partition, Counter())[listed] += 1
             if _is_hosted(line) and line.actor_id is not None:
                 members.add(line.actor_id)
     cluster.preferred = {p: elected.most_common(1)[0][0] for p, elected in preferred.items()}
@@ -558,6 +563,12 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
             cluster.assignments[partition] = tuple(sorted(members, key=lambda broker: (
                 -elected[broker], live.index(broker) if broker in live else len(live), broker
             )))
+
+
+def _listed(fields: Mapping[str, Any]) -> tuple[int, ...]:
+    """Replicas of a partition that a line lists, if it does."""
+    record: Record | None = fields.get("record")
+    return distinct(fields.get("replicas") or (record.replicas if record else None) or ())
 
 
 def _elected_as_preferred(
@@ -614,16 +625,6 @@ def _first(votes: Counter[tuple[int, ...]]) -> tuple[int, ...]:
     return first
 
 
-def _created(cluster: Cluster) -> dict[Partition, int]:
-    """Partitions that the log sees created, with the number of the line."""
-    found: dict[Partition, int] = {}
-    for event in cluster.events:
-        if event.kind in ("topics", "partitions"):
-            for partition in event.fields["created"]:
-                found.setdefault(partition, event.at)
-    return found
-
-
 # --- births --------------------------------------------------------------------------------------
 
 
@@ -634,7 +635,6 @@ def _note_unwritten(statements: Sequence[Statement], cluster: Cluster) -> None:
 
     Source: PartitionStateMachine.scala, `initializePartitionState`.
     """
-    created = _created(cluster)
     for event in cluster.events:
         if event.kind != "failover":
             continue
@@ -645,15 +645,14 @@ def _note_unwritten(statements: Sequence[Statement], cluster: Cluster) -> None:
             ) if fields["before"] == "NewPartition"
         ]
         listed = {
-            partition: _next_listed(statements, cluster, partition, event.at, created)
+            partition: _next_listed(statements, cluster, partition, event.at)
             for partition in (*partitions, *event.fields.get("new", ()))
         }
         event.fields["unwritten"] = {p: replicas for p, replicas in listed.items() if replicas}
 
 
 def _next_listed(
-    statements: Sequence[Statement], cluster: Cluster, partition: Partition, at: int,
-    created: Mapping[Partition, int],
+    statements: Sequence[Statement], cluster: Cluster, partition: Partition, at: int
 ) -> tuple[int, ...]:
     """The assignment that is listed next after some line, else the first that is known.
 
@@ -661,18 +660,16 @@ def _next_listed(
     taken for it: it has the live replicas in their order.
     """
     first_isr: tuple[int, ...] = ()
-    end = created.get(partition, at)
+    end = cluster.created.get(partition, at)
     for number, fields in cluster.mentions(statements, partition, at):
         if number >= end > at:
             break
         if statements[number].kind in MOVING:
             return _origin(fields)[0] or cluster.assignments.get(partition, ())
-        record = fields.get("record")
-        listed = fields.get("replicas") or (record.replicas if record is not None else None)
-        if listed:
-            return distinct(listed)
-        if record is not None:
-            first_isr = first_isr or record.isr
+        if listed := _listed(fields):
+            return listed
+        if fields.get("record") is not None:
+            first_isr = first_isr or fields["record"].isr
     return cluster.assignments.get(partition, first_isr)
 
 

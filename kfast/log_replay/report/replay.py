@@ -273,6 +273,7 @@ def _replay(logs: Logs, profile: str | Profile | None, steps: Steps) -> Replay:
             f"lines are damaged, first at {first.file}:{first.line}: events that stood there are "
             "not replayed, and what followed from them is contradicted"
         )
+    not_understood = [line for line in statements if line.kind == NOT_UNDERSTOOD]
     answer = Replay(
         *incident_tables([checker.watcher.timeline for checker in checkers]),
         logs.root, tuple(logs.files), logs.n_lines, facts_table(facts, logs, statements),
@@ -280,7 +281,8 @@ def _replay(logs: Logs, profile: str | Profile | None, steps: Steps) -> Replay:
         {verdict: counts[verdict] for verdict in VERDICTS},
         sum(checker.decisions.n_due for checker in checkers),
         _reasons(facts, ADOPTED), _reasons(facts, UNKNOWN), _line_counts(facts, statements),
-        _strange(logs, statements), choice.profile.name, choice.release, tuple(notes),
+        tuple(logs.place(line.entry) for line in not_understood[:MOST_SHOWN]),
+        choice.profile.name, choice.release, tuple(notes),
     )
     if steps.were_interrupted():
         raise ReplayInterrupted(answer)
@@ -337,15 +339,13 @@ def _disputed(checkers: Sequence[Checker], unjudged: set[int]) -> Iterator[set[i
     """
     contradicted = {fact.number for checker in checkers for fact in checker.facts
                     if fact.verdict == CONTRADICTED}
-    missing: dict[int, Counter[str]] = {}
-    for checker in checkers:
-        missing.update(checker.decisions.missing)
+    missing = {number: subjects for checker in checkers
+               for number, subjects in checker.decisions.missing.items()}
     clusters = [checker.cluster for checker in checkers]
     alone: dict[int, int] = {}
     for parts in ([one.begun for one in clusters], [one.uncovered for one in clusters]):
-        n_wrong = {at: _n_disagreeing(lines, contradicted, missing)
-                   for some in parts for at, lines in some.items() if at not in unjudged}
-        n_wrong = {at: n for at, n in n_wrong.items() if n >= FEWEST_LINES}
+        n_wrong = {at: n for some in parts for at, lines in some.items() if at not in unjudged and (
+            n := _n_disagreeing(lines, contradicted, missing)) >= FEWEST_LINES}
         if n_wrong:
             yield set(n_wrong)
         if len(n_wrong) > 1:
@@ -403,13 +403,10 @@ def _again(
 
 def _n_wrong(checkers: Sequence[Checker]) -> tuple[int, int]:
     """Facts that are contradicted or missing: those that stay so, and all before unseen topics."""
-    n_left, n_all = (
-        sum(fact.verdict in (CONTRADICTED, MISSING) for facts in parts for fact in facts)
-        for parts in (
-            [leave_unseen(one.facts, one.cluster) for one in checkers],
-            [one.facts for one in checkers],
-        )
-    )
+    wrong = (CONTRADICTED, MISSING)
+    n_left = sum(fact.verdict in wrong for one in checkers
+                 for fact in leave_unseen(one.facts, one.cluster))
+    n_all = sum(fact.verdict in wrong for one in checkers for fact in one.facts)
     return n_left, n_all
 
 
@@ -479,8 +476,3 @@ def _line_counts(facts: Sequence[Fact], statements: Sequence[Statement]) -> dict
         else:
             counts["no facts"] += 1
     return counts
-
-
-def _strange(logs: Logs, statements: Sequence[Statement]) -> tuple[Place, ...]:
-    found = [line.entry for line in statements if line.kind == NOT_UNDERSTOOD]
-    return tuple(map(logs.place, found[:MOST_SHOWN]))

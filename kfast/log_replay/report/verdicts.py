@@ -259,13 +259,11 @@ class Checker:
                 self._say(number, Claim("controller", "controller", line.actor_id, term.controller))
             if line.epoch is not None:
                 self._say(number, Claim("controller epoch", "controller", line.epoch, term.epoch))
-        check = CLUSTER_COMPARE.get(line.kind)
-        if check is not None:
-            for fields in check(self.cluster_view, line):
-                self._say(number, fields)
-        elif line.actor == "broker":
-            for fields in broker_epoch(self.cluster_view, line):
-                self._say(number, fields)
+        check = CLUSTER_COMPARE.get(line.kind) or (
+            broker_epoch if line.actor == "broker" else None
+        )
+        for fields in check(self.cluster_view, line) if check is not None else ():
+            self._say(number, fields)
         self._check_partitions(line, number, id(term))
 
     def _say(self, number: int, fields: Claim) -> None:
@@ -373,17 +371,14 @@ class Checker:
 
         Each raises counts: one that is behind is not the record of later events.
         """
-        is_behind = check.counted and check.predicted is not MISSING and (
-            check.logged < check.predicted
-        )
-        if is_behind:
-            return ""
-        if check.field == "version" and check.predicted is not MISSING and (
-            check.logged - check.predicted <= self.cluster_view.n_hidden(partition)
-        ):
-            return UNNAMED
-        why = self.cluster_view.why_unknown([partition])
         is_count = check.counted and check.predicted is not MISSING
+        if is_count:
+            n_ahead = check.logged - check.predicted
+            if n_ahead < 0:
+                return ""
+            if check.field == "version" and n_ahead <= self.cluster_view.n_hidden(partition):
+                return UNNAMED
+        why = self.cluster_view.why_unknown([partition])
         return "" if is_count and why == UNASSIGNED else why
 
 
@@ -439,13 +434,14 @@ def _true_epochs(
     last_term: Term | None = None
     for number in cluster.lines:
         line = statements[number]
-        term = cluster.term_of.get(number, last_term)
-        if term is not None and last_term is not None and term.start < last_term.start:
-            continue  # A sender ends later than its controller: it has the epochs from then.
-        if term is not last_term and term is not None and not term.follows:
-            for some in runs.values():
-                some.append([])
-        last_term = term
+        term = cluster.term_of.get(number)
+        if term is not None and term is not last_term:
+            if last_term is not None and term.start < last_term.start:
+                continue  # A sender ends later than its controller: it has the epochs from then.
+            if not term.follows:
+                for some in runs.values():
+                    some.append([])
+            last_term = term
         if line.kind == "broker_epochs":
             listed = line.fields["epochs"]
             for broker in runs:
@@ -467,8 +463,7 @@ def _true_epochs(
             votes = Counter(epoch for _, epoch in run)
             if not votes:
                 continue
-            true = max(votes, key=lambda e: (votes[e], e == last))
-            last = true
+            last = max(votes, key=lambda e: (votes[e], e == last))
             for number, _ in run:
-                found.setdefault(number, {})[broker] = true
+                found.setdefault(number, {})[broker] = last
     return found

@@ -6,6 +6,7 @@ brokers at hand received. Nothing predicts such lines: what they say is adopted.
 
 from __future__ import annotations
 
+import bisect
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -78,11 +79,9 @@ def _of_absent(
     """
     fields = [number for number in numbers if _pair(statements[number]) is not None]
     found: set[int] = set()
-    at = 0
     current: int | None = None
     for number in numbers:
-        while at < len(fields) and fields[at] < number:
-            at += 1
+        at = bisect.bisect_left(fields, number)
         following = fields[at] if at < len(fields) else None
         controller = statements[number].fields.get("controller")
         if following == number:

@@ -81,7 +81,6 @@ class Term:
     since: int | None = None
     until: int | None = None
     prefix: int | None = None
-    progressed: bool = False
     holes: list[tuple[int, int]] = field(default_factory=list)
     inventory: Inventory = field(default_factory=Inventory)
 
@@ -203,7 +202,7 @@ def _reigns(
             continue
         epoch = epochs.get(number)
         if kind in OPENING:
-            if term is None or term.progressed:
+            if term is None or statements[term.statements[-1]].kind not in OPENING:
                 term = Term(controller, time, time, opened=True)
                 terms.append(term)
         elif term is None or (
@@ -213,7 +212,6 @@ def _reigns(
             start = statements[moved[0]].entry.time if moved else time
             term = Term(controller, start, time, statements=moved)
             terms.append(term)
-        term.progressed = term.progressed or kind not in OPENING
         term.refused = kind == "controller_moved"
         term.end = time
         term.statements.append(number)
@@ -253,10 +251,9 @@ def _smooth(statements: Sequence[Statement], numbers: Sequence[int]) -> dict[int
     for number in numbers:
         line = statements[number]
         n_elected += line.kind in OPENING
-        announced = line.fields["controller_epoch"] if line.kind in ("elected", "ready") and (
-            "controller_epoch" in line.fields
-        ) else None
-        epoch = announced if line.epoch is None else line.epoch
+        epoch = line.epoch
+        if epoch is None and line.kind in ("elected", "ready"):
+            epoch = line.fields.get("controller_epoch")
         if epoch is not None:
             prefixes.append((line.entry.time, number, epoch, n_elected))
     smooth: dict[int, int] = {}

@@ -64,7 +64,7 @@ BROKERS = (
     Form("all_shutting", "All shutting down brokers: {brokers:ids}"),
     Form("live_brokers", "Live brokers: {brokers:ids}"),
     Form("all_leaders", "All leaders = {leaders:leaders}"),
-    Form("connected", "Controller {controller:int} connected to {address:word}:{port:int} (id: "
+    Form("connected", "Controller {controller:int} connected to {:word}:{:int} (id: "
          "{broker:int} rack: {:rest}) for sending state change requests"),
     Form("broker_modified", "Updated broker metadata: {:rest}", "2.3"),
     Form("broker_modified", "Updated broker: {:rest}", "1.1", "2.2"),

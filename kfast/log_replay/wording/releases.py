@@ -124,7 +124,7 @@ def tell_release(logs: Logs, used: Mapping[Form, int]) -> tuple[list[str], bool]
     votes: Counter[str] = Counter()
     for release_range, n in ranges.items():
         votes.update(dict.fromkeys(between(*release_range), n))
-    most = max(votes.values())
+    most = max(votes.values(), default=0)
     fitting = [release for release in RELEASES if votes[release] == most]
     return fitting, most == ranges.total()
 

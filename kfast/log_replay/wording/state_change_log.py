@@ -201,13 +201,10 @@ BROKER_METADATA = (
          "{controller_epoch:int} with correlation id {correlation:int}"),
 )
 
-_SPOKEN = (
-    "handling LeaderAndIsr request correlationId ", "completed LeaderAndIsr request correlationId ",
-    "stopped fetchers as part of become-", "truncated logs and checkpointed recovery boundaries ",
-    "started fetcher to new leader ", "skipped the adding-fetcher step ",
-)
 BEGINNINGS = (
-    *(text[0].upper() + text[1:] for text in _SPOKEN),
+    "Handling LeaderAndIsr request correlationId ", "Completed LeaderAndIsr request correlationId ",
+    "Stopped fetchers as part of become-", "Truncated logs and checkpointed recovery boundaries ",
+    "Started fetcher to new leader ", "Skipped the adding-fetcher step ",
     "Error while processing LeaderAndIsr request ", "Skipped the become-", "Skipped the update ",
     "Ignoring StopReplica request ", "Ignoring LeaderAndIsr request ", "Updating log for ",
     "Updating PartitionFetchState for ", "Received stop replica request from an old controller ",
