@@ -14,9 +14,11 @@ import datetime as dt
 import gzip
 import re
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +30,8 @@ _HEAD = re.compile(
     r"\n\[?(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)[,.](\d{3})\d*Z?\]? +"
     r"(?:\[[^\]\n]*\] +)?(TRACE|DEBUG|INFO|WARN|ERROR|FATAL) +(?:\[[\w.$-]+\]:? +)?(.*)"
 )
-_LOGGER = re.compile(r"[\w.$-]+")
+_LOGGER = re.compile(r"(?=.*(?:logger|[Kk]afka|.\..))[\w.$-]+")
+"""What a line's last words in brackets are, of Kafka's own, or of a class in a package."""
 _NO_TRACE = re.compile(
     r"\n(?!\s|Caused by:|Suppressed:|[\w.$]+(?:Exception|Error)\b|\.\.\. \d+ more|\Z)([^\n]{0,60})"
 )
@@ -134,7 +137,9 @@ def read_logs(path: str | Path | Sequence[str | Path]) -> Logs:
         There is no such folder or file, or no controller or state-change log in it.
     """
     found, root = _find(path)
-    names = [_shown(file, root) for file in found]
+    names = [
+        file.relative_to(root).as_posix() if root != Path() else str(file) for file in found
+    ]
     kinds = [_kind(file) for file in found]
     logs = Logs(str(root), names, kinds)
     for number, file in enumerate(found):
@@ -166,10 +171,6 @@ def _find(path: str | Path | Sequence[str | Path]) -> tuple[list[Path], Path]:
     return list(dict.fromkeys(found)), root
 
 
-def _shown(file: Path, root: Path) -> str:
-    return file.relative_to(root).as_posix() if root != Path() else str(file)
-
-
 def _kind(file: Path) -> str:
     named = _NAME.match(file.name)
     return named[1] if named else STATE_CHANGE if "state" in file.name else CONTROLLER
@@ -182,8 +183,7 @@ def _blocks(file: Path) -> Iterator[tuple[bytes, str]]:
     """
     with file.open("rb") as raw:
         packed = raw.read(2) == b"\x1f\x8b"
-    begun: list[bytes] = []  # The pieces of a line that has not ended, and their length.
-    n_begun = 0
+    begun = bytearray()  # A line that has not ended.
     too_long = f"a line of more than {MOST_LINE_BYTES >> 20} MiB, skipped"
     with gzip.open(file, "rb") if packed else file.open("rb") as data:
         while True:
@@ -195,22 +195,19 @@ def _blocks(file: Path) -> Iterator[tuple[bytes, str]]:
             if not piece:
                 break
             first, end = piece.find(b"\n") + 1, piece.rfind(b"\n") + 1
-            n_begun += first or len(piece)
-            if n_begun > MOST_LINE_BYTES:
-                begun.clear()
-                if first:
-                    yield b"", too_long
-                    yield piece[first:end], ""
-            elif first:
-                yield b"".join([*begun, piece[:end]]), ""
-            if first:
-                begun, n_begun = [piece[end:]], len(piece) - end
-            elif n_begun <= MOST_LINE_BYTES:
-                begun.append(piece)
-    if n_begun > MOST_LINE_BYTES:
+            if not first:
+                begun += piece if len(begun) <= MOST_LINE_BYTES else b""
+                continue
+            if len(begun) + first > MOST_LINE_BYTES:
+                yield b"", too_long
+                yield piece[first:end], ""
+            else:
+                yield bytes(begun + piece[:end]), ""
+            begun = bytearray(piece[end:])
+    if len(begun) > MOST_LINE_BYTES:
         yield b"", too_long
-    elif n_begun:
-        yield b"".join(begun), ""
+    elif begun:
+        yield bytes(begun), ""
 
 
 def _read_file(logs: Logs, number: int, file: Path) -> Iterator[Entry]:
@@ -268,8 +265,9 @@ def _add_lines(
         line += between.count("\n", at, found.end(1))
         at, shown = found.end(1), found[1].rstrip("\r")[:60]
         logs.warn(number, line, f"{what}: {shown!r}")
-    if current is not None and not current.more and (follows := _NO_BLANK.search(between)):
-        return current._replace(more=follows[1].rstrip("\r"))
+    if current is not None and not current.more:
+        follows = next(line for line in between.split("\n") if line.strip())
+        return current._replace(more=follows.rstrip("\r"))
     return current
 
 
@@ -305,15 +303,9 @@ def _entry(logs: Logs, number: int, line: int, head: re.Match[str]) -> Entry:
     text = head[9].rstrip("\r")
     message, _, last = text.rpartition("(")
     logger = last[:-1]
-    if not (last.endswith(")") and _is_logger(logger)):
+    if not (last.endswith(")") and _LOGGER.fullmatch(logger)):
         message, logger = text, ""
     return Entry(time, head[8], message.strip(), logger, number, line)
-
-
-def _is_logger(text: str) -> bool:
-    """Whether a line's last words in brackets name a logger: of Kafka, or a class in a package."""
-    named = "logger" in text or "kafka" in text or "Kafka" in text or "." in text[1:-1]
-    return named and _LOGGER.fullmatch(text) is not None
 
 
 def _note_cut_lines(logs: Logs) -> None:
@@ -330,16 +322,14 @@ def _note_cut_lines(logs: Logs) -> None:
 
 def _without_copies(entries: list[Entry]) -> list[Entry]:
     """Drop entries that stand word for word in another file too: copies of rotated files."""
-    kept: list[Entry] = []
-    seen: dict[tuple[str, str], dict[int, int]] = {}
-    now: int | None = None
-    for entry in entries:
-        if entry.time != now:
-            seen, now = {}, entry.time
-        per_file = seen.setdefault((entry.message, entry.logger), {})
-        per_file[entry.file] = per_file.get(entry.file, 0) + 1
-        others = [n for file, n in per_file.items() if file != entry.file]
-        if others and per_file[entry.file] <= max(others):
-            continue
-        kept.append(entry)
-    return kept
+    originals: list[Entry] = []
+    for _, simultaneous in groupby(entries, key=attrgetter("time")):
+        seen: defaultdict[tuple[str, str], Counter[int]] = defaultdict(Counter)
+        for entry in simultaneous:
+            per_file = seen[entry.message, entry.logger]
+            per_file[entry.file] += 1
+            if per_file[entry.file] > max(
+                (n for file, n in per_file.items() if file != entry.file), default=0
+            ):
+                originals.append(entry)
+    return originals

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
@@ -32,20 +33,24 @@ class Steps:
         self.progress = progress
         self.total = PASSES * n_entries
         self.done = 0
-        self.deadline: float | None = None
+        self.deadline = math.inf
 
     def go_again(self, n_entries: int) -> None:
         """Some entries are simulated and judged once more."""
         self.total += (PASSES - 1) * n_entries
 
     def hurry(self, seconds: float) -> None:
-        """End all that is gone through from now on when some time is over."""
-        self.deadline = time.monotonic() + seconds
+        """End all that is gone through when some time is over, after an interruption."""
+        self.deadline = min(self.deadline, time.monotonic() + seconds)
+
+    def were_interrupted(self) -> bool:
+        """Whether time is short after an interruption, or over."""
+        return self.deadline < math.inf
 
     @property
     def is_over(self) -> bool:
-        """Whether that time is over."""
-        return self.deadline is not None and time.monotonic() > self.deadline
+        """Whether the time that is left after an interruption is over."""
+        return time.monotonic() > self.deadline
 
     def over(self, steps: Iterable[Step]) -> Iterator[Step]:
         """Go through some steps, and count them."""

@@ -19,7 +19,7 @@ from kfast.log_replay.events.batches import split_batches
 from kfast.log_replay.events.events import LogEvent
 from kfast.log_replay.events.unclean_topics import unclean_topics
 from kfast.log_replay.log_files import read_logs
-from kfast.log_replay.lookahead.clusters import look_ahead
+from kfast.log_replay.lookahead.clusters import Cluster
 from kfast.log_replay.steps import Steps
 from kfast.log_replay.terms.terms import Term, find_terms
 from kfast.log_replay.wording.statements import understand
@@ -504,8 +504,9 @@ def test_a_leader_took_a_replica_out_before_its_broker_was_gone(version, tmp_pat
 def test_up_to_0_11_what_a_broker_receives_confirms_a_version(tmp_path):
     """No line of a controller says one; elsewhere a broker may be late. Seen on 0.10.2.2."""
     statements = statements_of(tmp_path, "", RECEIVED)
-    assert look_ahead(statements, [0], 0, {("a", 1)}) == {}
-    assert look_ahead(statements, [0], 0, {("a", 1)}, by_brokers=True) == {("a", 1): (0, 2)}
+    cluster = Cluster(0, [], [0], [], lines_about={("a", 1): [0]})
+    assert cluster.next_counts(statements, ("a", 1), 0) is None
+    assert cluster.next_counts(statements, ("a", 1), 0, by_brokers=True) == (0, 2)
 
 
 @pytest.mark.parametrize("version", ["0.10", "1.0", "2.0"])

@@ -30,7 +30,6 @@ from kfast.log_replay.engine.simulation import DECIDED
 from kfast.log_replay.events.events import LogEvent, is_hole
 from kfast.log_replay.histories.explorer import Explorer, Troubled
 from kfast.log_replay.histories.stretches import COST, Stretch, before_balancing, go_through
-from kfast.log_replay.lookahead.clusters import look_ahead
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Partition
@@ -366,10 +365,9 @@ def _is_confirmed(
     stretch: Stretch, partition: Partition, number: int, ahead: int | None
 ) -> bool:
     """Whether the next record has its version as far ahead as a line, or more: none is damaged."""
-    lines = stretch.cluster.lines_about.get(partition, [])
-    later = look_ahead(
-        stretch.statements, lines, number + 1, {partition}, by_brokers=True
-    ).get(partition)
+    later = stretch.cluster.next_counts(
+        stretch.statements, partition, number + 1, by_brokers=True
+    )
     return later is not None and ahead is not None and later[1] - later[0] >= ahead
 
 

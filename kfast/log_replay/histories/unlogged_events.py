@@ -26,7 +26,6 @@ from kfast.log_replay.histories.stretches import (
     disagrees,
     go_through,
 )
-from kfast.log_replay.lookahead.clusters import look_ahead
 from kfast.log_replay.wording.values import Partition
 
 MOST_ROUNDS = 40
@@ -107,8 +106,10 @@ def _candidates(
                 "updates": {p: None if gone else _next_isr(events[at:], p)
                             for p in sorted(partitions)},
                 "left": gone, "reason": WRITTEN,
-                "ahead": look_ahead(explorer.statements, explorer.cluster.lines, events[at].at,
-                                    partitions),
+                "ahead": {
+                    p: counts for p in partitions if (counts := explorer.cluster.next_counts(
+                        explorer.statements, p, events[at].at)) is not None
+                },
             }), at
     for leader, led in _leaders(explorer, number, partitions).items():
         answered = _after_request(explorer, stretch, number, leader)

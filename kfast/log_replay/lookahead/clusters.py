@@ -8,7 +8,7 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -48,10 +48,7 @@ from kfast.log_replay.terms.uncovered_lines import (
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.state_change_log import WRITTEN_THERE
 from kfast.log_replay.wording.subjects import subjects
-from kfast.log_replay.wording.values import Assigned, Partition, distinct
-
-LOOK_AHEAD = 20_000
-"""Statements to look through for the next word on a partition."""
+from kfast.log_replay.wording.values import Assigned, Partition, Record, distinct
 
 MOVING = frozenset({"assignment_updating", "assignment_stored", "reassign", "reassign_leader"})
 """Lines that name the replicas that a reassignment leads to."""
@@ -134,23 +131,52 @@ class Cluster:
     def unassigned(self) -> set[Partition]:
         """Partitions that lines name, and no replica of which any line does."""
         named = {partition for partition in self.lines_about if partition is not None}
-        return named - self.assignments.keys() - _created(self).keys()
+        return named - self.assignments.keys() - self.created.keys()
+
+    @cached_property
+    def created(self) -> dict[Partition, int]:
+        """Partitions that the log sees created, with the number of the line."""
+        return {
+            partition: event.at for event in reversed(self.events)
+            if event.kind in ("topics", "partitions") for partition in event.fields["created"]
+        }
 
     def is_assigned(self, partition: Partition, creation: LogEvent | None) -> bool:
         """Whether lines name the replicas of a partition in their order."""
         return creation is not None or partition in self.ordered
 
+    def mentions(
+        self, statements: Sequence[Statement], partition: Partition, at: int
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Lines about a partition from some line on, each with what it says of it."""
+        lines = self.lines_about.get(partition, [])
+        for number in itertools.islice(lines, bisect.bisect_left(lines, at), None):
+            for named, fields in subjects(statements[number]):
+                if named == partition:
+                    yield number, fields
+
     def next_value(
         self, statements: Sequence[Statement], partition: Partition, at: int, name: str
     ) -> Any:
         """What the next record of a partition that names a field says at or after a line."""
-        lines = self.lines_about.get(partition, [])
-        values = (
-            getattr(fields.get("record"), name, None)
-            for number in lines[bisect.bisect_left(lines, at) :]
-            for named, fields in subjects(statements[number]) if named == partition
-        )
+        values = (getattr(fields.get("record"), name, None)
+                  for _, fields in self.mentions(statements, partition, at))
         return next((value for value in values if value is not None), None)
+
+    def next_counts(
+        self, statements: Sequence[Statement], partition: Partition, at: int, *,
+        by_brokers: bool = False,
+    ) -> tuple[int, int] | None:
+        """The next leader epoch and version of a partition that a line says together."""
+        for number, fields in self.mentions(statements, partition, at):
+            if statements[number].actor == "broker" and not by_brokers:  # They may be late.
+                continue
+            record = fields.get("record")
+            values = fields if record is None else record._asdict()
+            epoch, version = values.get("leader_epoch"), values.get("version")
+            if epoch is not None and version is not None:
+                return epoch, version
+        return None
 
     def last_term(self, controller: int, time: int) -> Term | None:
         """The last term of a controller that has begun at some time."""
@@ -210,22 +236,21 @@ def split_clusters(
                 clusters.append(_without_events(number, statements, all_lines))
                 continue
         events = _events(statements, own, lines, holes)
-        cluster = Cluster(number, own, lines, events)
-        cluster.absent_controller_lines = absent
-        cluster.absent = _senders(statements, cluster.absent_controller_lines)
-        cluster.replaced_lines = sorted(replaced)
-        cluster.begun, cluster.partly_logged_lines = begun, list(taken.values())
-        cluster.uncovered = {
-            at: uncovered.get(at) or _after_end(statements, lines, *unended[at])
-            for at in (uncovered.keys() | unended.keys()) & set(lines)
-        }
-        cluster.term_of = {at: term for term in own for at in term.statements}
+        cluster = Cluster(
+            number, own, lines, events, absent_controller_lines=absent,
+            absent=_senders(statements, absent), replaced_lines=sorted(replaced), begun=begun,
+            partly_logged_lines=list(taken.values()), unclean=unclean_topics(statements, lines),
+            uncovered={
+                at: uncovered.get(at) or _after_end(statements, lines, *unended[at])
+                for at in (uncovered.keys() | unended.keys()) & set(lines)
+            },
+            term_of={at: term for term in own for at in term.statements},
+        )
         note_sessions([statements[number] for number in lines])
         _give_epochs(statements, cluster)
         _learn_assignments(statements, cluster)
         _note_unwritten(statements, cluster)
         _learn_births(statements, cluster)
-        cluster.unclean = unclean_topics(statements, lines)
         note_survivors(statements, lines, events)
         note_states(statements, events)
         name_isr_changes(statements, lines, events)
@@ -282,20 +307,18 @@ def _note_completions(statements: Sequence[Statement], cluster: Cluster) -> None
         if event.kind == "isr":
             event.fields["completes_later"] = later
         if event.kind == "caught_up":
-            event.fields["ahead"] = look_ahead(
-                statements, cluster.lines, event.at, {event.fields["partition"]}
-            )
+            partition = event.fields["partition"]
+            counts = cluster.next_counts(statements, partition, event.at)
+            event.fields["ahead"] = {} if counts is None else {partition: counts}
 
 
 def _without_events(
     number: int, statements: Sequence[Statement], lines: Iterable[int]
 ) -> Cluster:
     """A cluster of which no controller.log is here: nothing tells what happened in it."""
-    lines = [at for at in lines if statements[at].kind in WRITTEN_THERE | {"process_started"}
-             or statements[at].actor == "broker"]
-    cluster = Cluster(number, [], [], [], absent_controller_lines=lines)
-    cluster.absent = _senders(statements, lines)
-    return cluster
+    lines = [at for at in lines if statements[at].kind in WRITTEN_THERE | {"process_started"}]
+    absent = _senders(statements, lines)
+    return Cluster(number, [], [], [], absent_controller_lines=lines, absent=absent)
 
 
 def _senders(statements: Sequence[Statement], lines: Sequence[int]) -> set[int]:
@@ -309,34 +332,6 @@ def _senders(statements: Sequence[Statement], lines: Sequence[int]) -> set[int]:
     }
 
 
-def look_ahead(
-    statements: Sequence[Statement], lines: Sequence[int], at: int, partitions: set[Partition],
-    *, by_brokers: bool = False,
-) -> dict[Partition, tuple[int, int]]:
-    """The next leader epoch and version that lines say together, of each of some partitions.
-
-    None where its leader has written another ISR by then, which raises the version alone.
-    """
-    found: dict[Partition, tuple[int, int]] = {}
-    wanted = set(partitions)
-    for place in range(bisect.bisect_left(lines, at), len(lines)):
-        line = statements[lines[place]]
-        if line.actor == "broker" and not by_brokers:  # They may be late.
-            continue
-        for partition, fields in subjects(line):
-            if partition not in wanted:
-                continue
-            values = fields["record"]._asdict() if fields.get("record") is not None else fields
-            epoch, version = values.get("leader_epoch"), values.get("version")
-            if epoch is not None and version is not None:
-                found[partition] = epoch, version
-            if partition in found or line.kind == "isr_updated":
-                wanted.discard(partition)
-        if not wanted or lines[place] - at > LOOK_AHEAD:
-            break
-    return found
-
-
 def _owners(statements: Sequence[Statement], terms: list[Term]) -> list[int]:
     """Cluster of each line: its term's, else that of the request it is about or of its broker."""
     if len({term.cluster for term in terms}) == 1:
@@ -346,17 +341,15 @@ def _owners(statements: Sequence[Statement], terms: list[Term]) -> list[int]:
     last: dict[int | None, int] = {}
     nearest = _Nearest(terms)
     for number, line in enumerate(statements):
-        owner, is_broker = of_terms.get(number), line.actor == "broker"
-        if owner is None:
-            if is_broker and "controller" in line.fields:
-                owner = nearest.cluster(line.entry.time, line.fields["controller"],
-                                        line.fields.get("controller_epoch"))
-            elif is_broker and line.actor_id in last:
-                owner = last[line.actor_id]
-            else:
-                owner = nearest.cluster(line.entry.time, None, None)
-            if is_broker and line.actor_id is not None:
-                last[line.actor_id] = owner
+        if number in of_terms:
+            owner = of_terms[number]
+        elif line.actor != "broker":
+            owner = nearest.cluster(line.entry.time, None, None)
+        else:
+            controller, epoch = map(line.fields.get, ("controller", "controller_epoch"))
+            if controller is not None or line.actor_id not in last:
+                last[line.actor_id] = nearest.cluster(line.entry.time, controller, epoch)
+            owner = last[line.actor_id]
         owners.append(owner)
     return owners
 
@@ -365,10 +358,12 @@ class _Nearest:
     """Finds the term that is nearest in time among those with a controller and an epoch."""
 
     def __init__(self, terms: list[Term]) -> None:
-        self.groups: dict[tuple[int | None, int | str | None], list[Term]] = {}
+        self.groups: dict[tuple[int | None, int | None], list[Term]] = {}
         for term in terms:
-            epoch = UNSAID if term.epoch is None else term.epoch
-            for key in {(term.controller, epoch), (term.controller, None), (None, None)}:
+            possible = {term.epoch, None} if term.epoch is not None else {
+                None, *(other.epoch for other in terms if other.controller == term.controller)
+            }
+            for key in [*((term.controller, epoch) for epoch in possible), (None, None)]:
                 self.groups.setdefault(key, []).append(term)
 
     def cluster(self, time: int, controller: int | None, epoch: int | None) -> int:
@@ -377,26 +372,11 @@ class _Nearest:
         A term whose epoch no line says may have it.
         """
         keys = (controller, epoch), (controller, None), (None, None)
-        key = next(key for key in keys if key in self.groups)
-        groups = [self.groups[key]]
-        if key[1] is not None:
-            groups.append(self.groups.get((controller, UNSAID), []))
-        near = [term for group in groups for term in _around(group, time)]
-        return min(near, key=lambda term: (_distance(term, time), -term.start)).cluster
-
-
-UNSAID = "unsaid"
-"""Epoch of a term that no line says."""
-
-
-def _around(terms: list[Term], time: int) -> list[Term]:
-    """The last term that has begun at some time, and the first that has not."""
-    at = bisect.bisect_right(terms, time, key=lambda term: term.start)
-    return terms[max(at - 1, 0) : at + 1]
-
-
-def _distance(term: Term, time: int) -> int:
-    return max(term.start - time, time - term.end, 0)
+        terms = next(self.groups[key] for key in keys if key in self.groups)
+        at = bisect.bisect_right(terms, time, key=lambda term: term.start)
+        return min(terms[max(at - 1, 0) : at + 1], key=lambda term: (
+            max(term.start - time, time - term.end, 0), -term.start
+        )).cluster
 
 
 def _partly_logged(
@@ -516,7 +496,6 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
 
     The first ISR of a partition has its live replicas in the order of the assignment.
     """
-    created = _created(cluster)
     initial: dict[Partition, tuple[int, ...]] = {}
     votes: dict[Partition, Counter[tuple[int, ...]]] = {}
     moving: dict[Partition, Counter[Move]] = {}
@@ -531,7 +510,7 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
             cluster.lines_about.setdefault(None, []).append(number)
         for partition, fields in subjects(line):
             cluster.lines_about.setdefault(partition, []).append(number)
-            if partition in moved or number >= created.get(partition, number + 1):
+            if partition in moved or number >= cluster.created.get(partition, number + 1):
                 continue
             members = named.setdefault(partition, set())
             if line.kind in MOVING:
@@ -548,23 +527,23 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
             if "replica" in fields:
                 members.add(fields["replica"])
             if record is not None:
-                members.update(record.isr or ())
+                members.update(record.isr)
                 first = cluster.lines_about[partition][0]
-                if record.adding is not None and record.removing is not None and (
+                if record.adding is not None and (
                     bisect.bisect_right(holes, first) == bisect.bisect_right(holes, number)
                 ):  # In a hole a reassignment may begin, or end.
                     moving.setdefault(partition, Counter())[record.adding, record.removing] += 1
-                if record.leader is not None and record.leader >= 0:
+                if record.leader >= 0:
                     members.add(record.leader)
                 if line.kind == "partition_led" and fields["before"] == "NewPartition":
-                    initial[partition] = tuple(record.isr or ())
+                    initial[partition] = record.isr
             for broker in _elected_as_preferred(line, partition, fields, announced):
                 members.add(broker)
                 preferred.setdefault(partition, Counter())[broker] += 1
-            members.update(fields.get("isr") or ())
-            listed = fields.get("replicas") or (record.replicas if record is not None else None)
+            members.update(fields.get("isr", ()))
+            listed = _listed(fields)
             if listed and line.kind != "not_assigned":
-                votes.setdefault(partition, Counter())[distinct(listed)] += 1
+                votes.setdefault(partition, Counter())[listed] += 1
             if _is_hosted(line) and line.actor_id is not None:
                 members.add(line.actor_id)
     cluster.preferred = {p: elected.most_common(1)[0][0] for p, elected in preferred.items()}
@@ -584,6 +563,12 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
             cluster.assignments[partition] = tuple(sorted(members, key=lambda broker: (
                 -elected[broker], live.index(broker) if broker in live else len(live), broker
             )))
+
+
+def _listed(fields: Mapping[str, Any]) -> tuple[int, ...]:
+    """Replicas of a partition that a line lists, if it does."""
+    record: Record | None = fields.get("record")
+    return distinct(fields.get("replicas") or (record.replicas if record else None) or ())
 
 
 def _elected_as_preferred(
@@ -640,16 +625,6 @@ def _first(votes: Counter[tuple[int, ...]]) -> tuple[int, ...]:
     return first
 
 
-def _created(cluster: Cluster) -> dict[Partition, int]:
-    """Partitions that the log sees created, with the number of the line."""
-    found: dict[Partition, int] = {}
-    for event in cluster.events:
-        if event.kind in ("topics", "partitions"):
-            for partition in event.fields["created"]:
-                found.setdefault(partition, event.at)
-    return found
-
-
 # --- births --------------------------------------------------------------------------------------
 
 
@@ -660,50 +635,40 @@ def _note_unwritten(statements: Sequence[Statement], cluster: Cluster) -> None:
 
     Source: PartitionStateMachine.scala, `initializePartitionState`.
     """
-    created = _created(cluster)
     for event in cluster.events:
         if event.kind != "failover":
             continue
-        found: dict[Partition, tuple[int, ...]] = {}
-        for batch in event.batches:
-            for line in (*batch.led, *batch.failed):
-                if line.kind == "replica_failed" or line.fields["before"] != "NewPartition":
-                    continue
-                partition = line.fields["partition"]
-                replicas = _next_listed(statements, cluster, partition, event.at, created)
-                if replicas and not any(partition in b.created for b in event.batches):
-                    found[partition] = replicas
-        for partition in event.fields.get("new", ()):
-            replicas = _next_listed(statements, cluster, partition, event.at, created)
-            if replicas:
-                found[partition] = replicas
-        event.fields["unwritten"] = found
+        partitions = [
+            line.fields["partition"] for batch in event.batches
+            for line in (*batch.led, *batch.failed)
+            if line.kind != "replica_failed" and line.fields["before"] == "NewPartition"
+        ]
+        listed = {
+            partition: _next_listed(statements, cluster, partition, event.at)
+            for partition in (*partitions, *event.fields.get("new", ()))
+        }
+        event.fields["unwritten"] = {p: replicas for p, replicas in listed.items() if replicas}
 
 
 def _next_listed(
-    statements: Sequence[Statement], cluster: Cluster, partition: Partition, at: int,
-    created: Mapping[Partition, int],
+    statements: Sequence[Statement], cluster: Cluster, partition: Partition, at: int
 ) -> tuple[int, ...]:
     """The assignment that is listed next after some line, else the first that is known.
 
     A partition that is created again later is another one. Where none is known, the first ISR is
     taken for it: it has the live replicas in their order.
     """
-    lines = cluster.lines_about.get(partition, [])
     first_isr: tuple[int, ...] = ()
-    end = created.get(partition, at)
-    for number in itertools.islice(lines, bisect.bisect_left(lines, at), None):
+    end = cluster.created.get(partition, at)
+    for number, fields in cluster.mentions(statements, partition, at):
         if number >= end > at:
             break
-        for named, fields in subjects(statements[number]):
-            if named == partition and statements[number].kind in MOVING:
-                return _origin(fields)[0] or cluster.assignments.get(partition, ())
-            record = fields.get("record")
-            listed = fields.get("replicas") or (record.replicas if record is not None else None)
-            if named == partition and listed:
-                return distinct(listed)
-            if named == partition and record is not None and record.isr is not None:
-                first_isr = first_isr or record.isr
+        if statements[number].kind in MOVING:
+            return _origin(fields)[0] or cluster.assignments.get(partition, ())
+        if listed := _listed(fields):
+            return listed
+        if fields.get("record") is not None:
+            first_isr = first_isr or fields["record"].isr
     return cluster.assignments.get(partition, first_isr)
 
 
@@ -711,39 +676,29 @@ def _learn_births(statements: Sequence[Statement], cluster: Cluster) -> None:
     """From which event on each partition exists that the log does not see created."""
     points = [event for event in cluster.events if event.kind in POINTS
               and not event.fields.get("only_states")]  # controller.log tells what is created.
-    if not points:
-        return
     starts = [point.at for point in points]
     mentioned: dict[Partition, int] = {}
-    listed: list[tuple[int, set[str] | None, set[Partition] | None]] = []
+    listed: list[tuple[int, set[str]]] = []
     for number in cluster.lines:
         line = statements[number]
         for partition, _ in subjects(line):
             mentioned.setdefault(partition, number)
         if line.kind == "topics":
-            listed.append((number, set(line.fields["topics"]), None))
-        elif line.kind == "partition_states":
-            listed.append((number, None, set(line.fields["states"])))
-    created = _created(cluster)
+            listed.append((number, set(line.fields["topics"])))
+        elif line.kind == "partition_states":  # It would mention the partition itself.
+            listed.append((number, set()))
     made = {topic: event.at for event in reversed(cluster.events) if event.kind == "topics"
             for topic in event.fields["names"]}
     unwritten = {partition for point in points for partition in point.fields.get("unwritten", ())}
     for partition in cluster.assignments:
-        if partition in created and created[partition] <= mentioned[partition]:
+        if partition in unwritten:
             continue
-        if partition in unwritten and mentioned[partition] >= min(
-            point.at for point in points if partition in point.fields.get("unwritten", ())
-        ):
-            continue
-        latest = max(bisect.bisect_right(starts, mentioned[partition]) - 1, 0)
-        absent = [
-            number for number, topics, partitions in listed if number < mentioned[partition] and (
-                (topics is not None and partition[0] not in topics)
-                or (partitions is not None and partition not in partitions)
-            )
-        ]
+        seen = mentioned[partition]
+        latest = max(bisect.bisect_right(starts, seen) - 1, 0)
+        absent = [number for number, topics in listed
+                  if number < seen and partition[0] not in topics]
         first = bisect.bisect_right(starts, absent[-1]) if absent else 0
-        if made.get(partition[0], mentioned[partition]) < mentioned[partition]:
+        if made.get(partition[0], seen) < seen:
             first = latest  # Its topic was made without it, so it was added in a hole.
         if first <= latest:
             cluster.births[partition] = points[first]

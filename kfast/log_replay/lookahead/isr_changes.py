@@ -155,13 +155,12 @@ def _records(line: Statement) -> Iterator[tuple[Partition, int, Content]]:
     """Versions of records of which a line says all that counts."""
     for partition, fields in subjects(line):
         record = fields.get("record")
-        if not isinstance(record, Record) or record.leader is None or record.leader < -1:
-            continue
-        if record.leader_epoch is None or record.version is None or record.isr is None:
-            continue
-        yield partition, record.version, Content(
-            record.leader, record.leader_epoch, frozenset(record.isr)
-        )
+        if isinstance(record, Record) and record.leader >= -1 and (
+            record.leader_epoch is not None and record.version is not None
+        ):
+            yield partition, record.version, Content(
+                record.leader, record.leader_epoch, frozenset(record.isr)
+            )
 
 
 def _is_leaders(versions: dict[int, Mentions], version: int) -> bool:
@@ -169,4 +168,4 @@ def _is_leaders(versions: dict[int, Mentions], version: int) -> bool:
     if version - 1 not in versions:
         return False
     before, after = versions[version - 1].content, versions[version].content
-    return before != after and before[:2] == after[:2]
+    return before[:2] == after[:2]

@@ -41,9 +41,11 @@ def note_survivors(
         for partition, fields in subjects(line):
             record = fields.get("record")
             if line.kind == "shrunk":
-                _note_order(events[max(bisect.bisect_right(starts, number) - 1, 0)],
-                            partition, fields["replica"])
-            if record is None or record.leader is None or not record.isr:
+                event = events[max(bisect.bisect_right(starts, number) - 1, 0)]
+                if event.kind in MOVES:  # The order in which it takes replicas out.
+                    order = event.fields.setdefault("order", {})
+                    order.setdefault(partition, []).append(fields["replica"])
+            if record is None or not record.isr:
                 continue
             if record.leader not in LEADERLESS or len(record.isr) != 1:
                 led[partition] = number
@@ -58,9 +60,3 @@ def note_survivors(
         events[at].fields["survivors"] = {
             partition: counted.most_common(1)[0][0] for partition, counted in counts.items()
         }
-
-
-def _note_order(event: LogEvent, partition: Partition, replica: int) -> None:
-    """Give a reassignment's end the order in which lines say that it takes replicas out."""
-    if event.kind in MOVES:
-        event.fields.setdefault("order", {}).setdefault(partition, []).append(replica)

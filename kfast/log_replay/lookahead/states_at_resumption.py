@@ -50,7 +50,7 @@ def _moving(
             begun.add(fields["partition"])
         elif kind == "caught_up" and "replicas" not in fields:
             ending.update({fields["partition"]} - begun)
-        elif kind == "reassign_leader" and fields["partition"] in ending and "replicas" in fields:
+        elif kind == "reassign_leader" and fields["partition"] in ending:
             ending.discard(fields["partition"])
             begun.add(fields["partition"])
             yield fields["partition"], distinct(fields["replicas"])

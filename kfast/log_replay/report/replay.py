@@ -27,7 +27,7 @@ from kfast.log_replay.terms.holes import FEWEST_LINES
 from kfast.log_replay.terms.terms import find_terms
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.releases import Choice, choose_profile, refuse_kraft
-from kfast.log_replay.wording.statements import NO_FACTS, NOT_UNDERSTOOD, understand
+from kfast.log_replay.wording.statements import NOT_UNDERSTOOD, understand
 from kfast.replay_results.incident import Incident
 from kfast.replay_results.timeline import incident_tables
 from kfast.replay_results.verdicts import (
@@ -250,17 +250,13 @@ def _replay(logs: Logs, profile: str | Profile | None, steps: Steps) -> Replay:
             "about a request that it received; controller.log and state-change.log are needed"
         )
     choice = choose_profile(logs, used, profile)
-    checkers, is_interrupted = _check(clusters, statements, choice.profile, steps)
-    if not is_interrupted:
-        checkers, unjudged, is_interrupted = _leave_unjudged(choice, checkers, statements, steps)
-    if not is_interrupted:
-        choice, checkers, is_interrupted = _try_others(
-            choice, checkers, statements, steps, unjudged
-        )
+    checkers = _check(clusters, statements, choice.profile, steps)
+    checkers, unjudged = _leave_unjudged(choice, checkers, statements, steps)
+    choice, checkers = _try_others(choice, checkers, statements, steps, unjudged)
     clusters = [checker.cluster for checker in checkers]
     facts = [fact for one in checkers for fact in leave_unseen(one.facts, one.cluster)]
     notes = [choice.note]
-    if is_interrupted:
+    if steps.were_interrupted():
         reached = max(checker.reached for checker in checkers)
         facts = [fact for fact in facts if fact.number <= reached]
         where = logs.place(logs.entries[reached]) if reached >= 0 else "no line"
@@ -277,6 +273,7 @@ def _replay(logs: Logs, profile: str | Profile | None, steps: Steps) -> Replay:
             f"lines are damaged, first at {first.file}:{first.line}: events that stood there are "
             "not replayed, and what followed from them is contradicted"
         )
+    not_understood = [line for line in statements if line.kind == NOT_UNDERSTOOD]
     answer = Replay(
         *incident_tables([checker.watcher.timeline for checker in checkers]),
         logs.root, tuple(logs.files), logs.n_lines, facts_table(facts, logs, statements),
@@ -284,43 +281,42 @@ def _replay(logs: Logs, profile: str | Profile | None, steps: Steps) -> Replay:
         {verdict: counts[verdict] for verdict in VERDICTS},
         sum(checker.decisions.n_due for checker in checkers),
         _reasons(facts, ADOPTED), _reasons(facts, UNKNOWN), _line_counts(facts, statements),
-        _strange(logs, statements), choice.profile.name, choice.release, tuple(notes),
+        tuple(logs.place(line.entry) for line in not_understood[:MOST_SHOWN]),
+        choice.profile.name, choice.release, tuple(notes),
     )
-    if is_interrupted:
+    if steps.were_interrupted():
         raise ReplayInterrupted(answer)
     return answer
 
 
 def _check(
     clusters: Sequence[Cluster], statements: Sequence[Statement], profile: Profile, steps: Steps
-) -> tuple[list[Checker], bool]:
-    """Simulate and judge every cluster; also whether that was interrupted.
+) -> list[Checker]:
+    """Simulate and judge every cluster, until that is interrupted.
 
     What was simulated by then is judged for a moment more, as far as that goes.
     """
     checkers: list[Checker] = []
     for cluster in clusters:
+        if steps.were_interrupted():
+            break
         explorer = Explorer(cluster, statements, profile, steps)
-        is_cut = False
         try:
             explore(explorer)
         except KeyboardInterrupt:
-            is_cut = True
             explorer.cut()
             steps.hurry(MOMENT_S)
         checkers.append(Checker(explorer))
         try:
             checkers[-1].check()
         except KeyboardInterrupt:
-            is_cut = True
-        if is_cut:
-            return checkers, True
-    return checkers, False
+            steps.hurry(0)
+    return checkers
 
 
 def _leave_unjudged(
     choice: Choice, checkers: list[Checker], statements: Sequence[Statement], steps: Steps
-) -> tuple[list[Checker], set[int], bool]:
+) -> tuple[list[Checker], set[int]]:
     """Replay without the events whose causes the log lacks, where several lines disagree.
 
     Without all of them, or else without one of those that most lines disagree with.
@@ -328,15 +324,11 @@ def _leave_unjudged(
     unjudged: set[int] = set()
     while True:
         for disputed in list(_disputed(checkers, unjudged)):
-            best, is_interrupted = _again(
-                choice.profile, checkers, statements, steps, unjudged | disputed
-            )
-            if best is not checkers or is_interrupted:
+            best = _again(choice.profile, checkers, statements, steps, unjudged | disputed)
+            if best is not checkers:
                 break
         else:
-            return checkers, unjudged, False
-        if is_interrupted:
-            return checkers, unjudged, True
+            return checkers, unjudged
         checkers, unjudged = best, unjudged | disputed
 
 
@@ -347,15 +339,13 @@ def _disputed(checkers: Sequence[Checker], unjudged: set[int]) -> Iterator[set[i
     """
     contradicted = {fact.number for checker in checkers for fact in checker.facts
                     if fact.verdict == CONTRADICTED}
-    missing: dict[int, Counter[str]] = {}
-    for checker in checkers:
-        missing.update(checker.decisions.missing)
+    missing = {number: subjects for checker in checkers
+               for number, subjects in checker.decisions.missing.items()}
     clusters = [checker.cluster for checker in checkers]
     alone: dict[int, int] = {}
     for parts in ([one.begun for one in clusters], [one.uncovered for one in clusters]):
-        n_wrong = {at: _n_disagreeing(lines, contradicted, missing)
-                   for some in parts for at, lines in some.items() if at not in unjudged}
-        n_wrong = {at: n for at, n in n_wrong.items() if n >= FEWEST_LINES}
+        n_wrong = {at: n for some in parts for at, lines in some.items() if at not in unjudged and (
+            n := _n_disagreeing(lines, contradicted, missing)) >= FEWEST_LINES}
         if n_wrong:
             yield set(n_wrong)
         if len(n_wrong) > 1:
@@ -383,42 +373,40 @@ def _n_disagreeing(
 def _try_others(
     choice: Choice, checkers: list[Checker], statements: Sequence[Statement], steps: Steps,
     unjudged: set[int],
-) -> tuple[Choice, list[Checker], bool]:
+) -> tuple[Choice, list[Checker]]:
     """Replay by the rules of the other releases that fit a log's wording, and keep what fits best.
 
     Only where the first choice leaves something contradicted or missing.
     """
-    is_interrupted = False
     for release in choice.other_releases if _n_wrong(checkers)[0] else ():
         profile, before = profile_of(release), checkers
-        checkers, is_interrupted = _again(profile, before, statements, steps, unjudged)
-        if is_interrupted:
-            break
+        checkers = _again(profile, before, statements, steps, unjudged)
         if checkers is not before:
             note = f"{choice.note.partition(';')[0]}; what they say fits the rules of {release}"
             choice = choice._replace(profile=profile, release=release, note=note)
-    return choice, checkers, is_interrupted
+    return choice, checkers
 
 
 def _again(
     profile: Profile, checkers: list[Checker], statements: Sequence[Statement], steps: Steps,
     unjudged: set[int],
-) -> tuple[list[Checker], bool]:
-    """Replay in another way, and keep what fits best; also whether that was interrupted."""
+) -> list[Checker]:
+    """Replay in another way, and keep what fits best; nothing is tried after an interruption."""
+    if steps.were_interrupted():
+        return checkers
     steps.go_again(len(statements))
     clusters = split_clusters(statements, find_terms(statements), unjudged)
-    tried, is_interrupted = _check(clusters, statements, profile, steps)
-    is_better = not is_interrupted and _n_wrong(tried) < _n_wrong(checkers)
-    return tried if is_better else checkers, is_interrupted
+    tried = _check(clusters, statements, profile, steps)
+    is_better = not steps.were_interrupted() and _n_wrong(tried) < _n_wrong(checkers)
+    return tried if is_better else checkers
 
 
 def _n_wrong(checkers: Sequence[Checker]) -> tuple[int, int]:
     """Facts that are contradicted or missing: those that stay so, and all before unseen topics."""
-    facts = [fact for one in checkers for fact in leave_unseen(one.facts, one.cluster)]
-    n_all, n_left = (
-        sum(fact.verdict in (CONTRADICTED, MISSING) for fact in some)
-        for some in ((fact for one in checkers for fact in one.facts), facts)
-    )
+    wrong = (CONTRADICTED, MISSING)
+    n_left = sum(fact.verdict in wrong for one in checkers
+                 for fact in leave_unseen(one.facts, one.cluster))
+    n_all = sum(fact.verdict in wrong for one in checkers for fact in one.facts)
     return n_left, n_all
 
 
@@ -483,13 +471,8 @@ def _line_counts(facts: Sequence[Fact], statements: Sequence[Statement]) -> dict
             counts["not understood"] += 1
         elif number in with_facts:
             counts["with facts"] += 1
-        elif statement.kind in SILENT and statement.kind != NO_FACTS:
+        elif statement.kind in SILENT:
             counts["events"] += 1
         else:
             counts["no facts"] += 1
     return counts
-
-
-def _strange(logs: Logs, statements: Sequence[Statement]) -> tuple[Place, ...]:
-    found = [line.entry for line in statements if line.kind == NOT_UNDERSTOOD]
-    return tuple(map(logs.place, found[:MOST_SHOWN]))

@@ -118,44 +118,38 @@ def unclean_elections(ran: Ran) -> list[tuple[Partition, dict[str, Any]]]:
     return [
         ((plain_topic(row["topic"]), row["partition"]), row)
         for outcome in ran.outcomes
-        for row in outcome.rows("elections") if row["unclean"] and row["code"] == "ELECTED"
+        for row in outcome.rows("elections") if row["unclean"]
     ]
 
 
 def describe(event: LogEvent) -> str:
     """Say in a few words what happened."""
     fields = event.fields
-    listed = _ids
     if event.kind == "failover":
         up = fields.get("registered")
-        with_ = f"; brokers {listed(up)}" if up else ""
+        with_ = f"; brokers {_ids(up)}" if up else ""
         return f"broker {event.term.controller} becomes controller, epoch {event.term.epoch}{with_}"
     if event.kind == "resume":
         return "the log goes on after a hole" if fields.get("hole") else "the log begins here"
     if event.kind == "brokers":
         parts = [
-            f"{word} {listed(fields[name])}" for name, word in
+            f"{word} {_ids(fields[name])}" for name, word in
             (("added", "up:"), ("bounced", "bounced:"), ("deleted", "gone:")) if fields[name]
         ]
         return f"brokers {', '.join(parts)}"
-    if event.kind == "shutdown":
-        return f"broker {fields['broker']} asks to shut down"
     if event.kind in ("topics", "partitions"):
         names = sorted({topic for topic, _ in fields["created"]} | set(fields.get("names", ())))
-        gone = f"; gone: {', '.join(fields['deleted'])}" if fields.get("deleted") else ""
         word = "topic created:" if event.kind == "topics" else "partitions added to"
-        return f"{word} {', '.join(names)} ({len(fields['created'])} partitions){gone}"
+        return f"{word} {', '.join(names)} ({len(fields['created'])} partitions)"
     if event.kind == "isr":
         return f"leaders change {len(fields['partitions'])} ISRs"
-    if event.kind == "hidden_isr":
-        return f"leaders change {fields['n']} ISRs (not named)"
     if event.kind == "isr_written":
         return f"leaders write {len(fields['updates'])} ISRs, unheard of by the controller"
     if event.kind == "election":
         return f"{fields['type'].lower()} election of {len(fields['partitions'])} partitions"
     if event.kind == "reassign":
         return "; ".join(
-            f"{name_of(p)} is reassigned to {listed(target)}"
+            f"{name_of(p)} is reassigned to {_ids(target)}"
             for p, target in fields["targets"].items()
         )
     if event.kind == "caught_up":
@@ -167,13 +161,15 @@ def describe(event: LogEvent) -> str:
         n_failed = sum(fields.get("failures", {}).values())
         return f"{who} failed to delete replicas" if n_failed else f"{who} deleted replicas"
     if event.kind == "dir_failure":
-        return f"log directory failure on {listed(fields['brokers'])}"
+        return f"log directory failure on {_ids(fields['brokers'])}"
     if event.kind == "dir_answer":
         return f"broker {fields['broker']} cannot serve {len(fields['partitions'])} partitions"
-    return _OTHERS[event.kind]
+    return _WORDS[event.kind].format(**fields)
 
 
-_OTHERS = {
+_WORDS = {
+    "shutdown": "broker {broker} asks to shut down",
+    "hidden_isr": "leaders change {n} ISRs (not named)",
     "rebalance": "automatic balancing of leaders",
     "modified": "all brokers are told of the brokers",
     "unclean": "unclean election is enabled",

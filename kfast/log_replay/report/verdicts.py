@@ -259,13 +259,11 @@ class Checker:
                 self._say(number, Claim("controller", "controller", line.actor_id, term.controller))
             if line.epoch is not None:
                 self._say(number, Claim("controller epoch", "controller", line.epoch, term.epoch))
-        check = CLUSTER_COMPARE.get(line.kind)
-        if check is not None:
-            for fields in check(self.cluster_view, line):
-                self._say(number, fields)
-        elif line.actor == "broker":
-            for fields in broker_epoch(self.cluster_view, line):
-                self._say(number, fields)
+        check = CLUSTER_COMPARE.get(line.kind) or (
+            broker_epoch if line.actor == "broker" else None
+        )
+        for fields in check(self.cluster_view, line) if check is not None else ():
+            self._say(number, fields)
         self._check_partitions(line, number, id(term))
 
     def _say(self, number: int, fields: Claim) -> None:
@@ -299,13 +297,10 @@ class Checker:
                 for check in checks:
                     self._judge(number, partition, check)
                 record = fields.get("record")
-                if record is not None and record.isr is not None and all(
+                if record is not None and all(
                     agrees(check) for check in checks if check.field in ("leader", "isr")
                 ):
                     self.cluster_view.stated_at[partition] = number
-            elif line.actor == "broker" and not simulation.ran:
-                self.facts.append(Fact(number, "partition", name_of(partition), "exists", None,
-                                       ADOPTED, REMEMBERED))
             else:
                 self.facts.append(Fact(number, "partition", name_of(partition), "exists", MISSING,
                                        CONTRADICTED))
@@ -331,7 +326,7 @@ class Checker:
         reason = REPORTED if (number, *name) in self.reported else (
             self.adopted.get((number, *name), "")
         )
-        if check.predicted == UNKNOWN_EPOCH and check.counted == "record_epoch":
+        if check.predicted == UNKNOWN_EPOCH:
             check, reason = check._replace(predicted=None), reason or BEFORE
         hidden = ""
         if agrees(check):
@@ -376,17 +371,14 @@ class Checker:
 
         Each raises counts: one that is behind is not the record of later events.
         """
-        is_behind = check.counted and check.predicted is not MISSING and (
-            check.logged < check.predicted
-        )
-        if is_behind:
-            return ""
-        if check.field == "version" and check.predicted is not MISSING and (
-            check.logged - check.predicted <= self.cluster_view.n_hidden(partition)
-        ):
-            return UNNAMED
-        why = self.cluster_view.why_unknown([partition])
         is_count = check.counted and check.predicted is not MISSING
+        if is_count:
+            n_ahead = check.logged - check.predicted
+            if n_ahead < 0:
+                return ""
+            if check.field == "version" and n_ahead <= self.cluster_view.n_hidden(partition):
+                return UNNAMED
+        why = self.cluster_view.why_unknown([partition])
         return "" if is_count and why == UNASSIGNED else why
 
 
@@ -398,9 +390,7 @@ def _points(events: Sequence[LogEvent]) -> dict[int, LogEvent]:
     found = {}
     for place, point in enumerate(events):
         if point.kind in POINTS:
-            while place and events[place - 1].kind == "isr_written" and (
-                events[place - 1].at == point.at
-            ):
+            while place and events[place - 1].kind == "isr_written":
                 place -= 1
             found[id(events[place])] = point
     return found
@@ -414,10 +404,8 @@ def _reported(
     One that no line announces is inferred from the first that names it, so its version is too.
     """
     found: set[tuple[int, Partition, str]] = set()
-    ends = [1 << 60]
-    for event in reversed(cluster.events):
-        ends.append(min(ends[-1], event.at))
-    for event, end in zip(cluster.events, ends[-2::-1], strict=True):
+    ends = [*(event.at for event in cluster.events[1:]), len(statements)]
+    for event, end in zip(cluster.events, ends, strict=False):
         if event.kind != "isr":
             continue
         named_by = event.fields.get("named_by", {})
@@ -450,14 +438,15 @@ def _true_epochs(
     holes = [event.at for event in reversed(cluster.events) if is_hole(event)]
     for number in cluster.lines:
         line = statements[number]
-        term = cluster.term_of.get(number, last_term)
-        if term is not None and last_term is not None and term.start < last_term.start:
-            continue  # A sender ends later than its controller: it has the epochs from then.
+        term = cluster.term_of.get(number)
+        if term is not None and term is not last_term:
+            if last_term is not None and term.start < last_term.start:
+                continue  # A sender ends later than its controller: it has the epochs from then.
+            last_term = term
         while holes and holes[-1] <= number:
             holes.pop()
             for some in runs.values():
                 some.append([])
-        last_term = term
         if line.kind == "broker_epochs":
             listed = line.fields["epochs"]
             for broker in runs:
@@ -479,8 +468,7 @@ def _true_epochs(
             votes = Counter(epoch for _, epoch in run)
             if not votes:
                 continue
-            true = max(votes, key=lambda e: (votes[e], e == last))
-            last = true
+            last = max(votes, key=lambda e: (votes[e], e == last))
             for number, _ in run:
-                found.setdefault(number, {})[broker] = true
+                found.setdefault(number, {})[broker] = last
     return found

@@ -6,6 +6,7 @@ brokers at hand received. Nothing predicts such lines: what they say is adopted.
 
 from __future__ import annotations
 
+import bisect
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -32,13 +33,13 @@ def find_absent_controller_lines(
     terms : sequence of Term
         Of the controllers that are here.
     """
-    lines: dict[int, list[int]] = {}
+    lines: dict[int | None, list[int]] = {}
     own: dict[tuple[int, int | None], list[tuple[int, Term]]] = {}
     for term in terms:
         own.setdefault((term.controller, term.epoch), []).append((_since(statements, term), term))
     pairs: dict[int, Pair] = {}
     for number, line in enumerate(statements):
-        if line.actor == "broker" and line.actor_id is not None:
+        if line.actor == "broker":
             lines.setdefault(line.actor_id, []).append(number)
             pair = _pair(line)
             if pair is not None and not _is_here(
@@ -88,11 +89,9 @@ def _of_absent(
     """
     fields = [number for number in numbers if _pair(statements[number]) is not None]
     found: set[int] = set()
-    at = 0
     current: int | None = None
     for number in numbers:
-        while at < len(fields) and fields[at] < number:
-            at += 1
+        at = bisect.bisect_left(fields, number)
         following = fields[at] if at < len(fields) else None
         controller = statements[number].fields.get("controller")
         if following == number:

@@ -9,6 +9,7 @@ missing until then.
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Sequence
 
 from kfast.log_replay.terms.terms import Term, hides_isr_changes
@@ -67,11 +68,10 @@ def find_holes(statements: Sequence[Statement], term: Term, regular: bool) -> li
     """Numbers of the lines with which a term goes on after a hole, in order."""
     limit = SILENCE_MS if regular else LONG_SILENCE_MS
     found = [
-        at for before, at in zip(term.statements, term.statements[1:], strict=False)
+        at for before, at in itertools.pairwise(term.statements)
         if statements[at].entry.time - statements[before].entry.time > limit
     ]
-    unlogged = _before_unknown_topics(statements, term, found)
-    return sorted({*found, *unlogged})
+    return sorted({*found, *_before_unknown_topics(statements, term, found)})
 
 
 def begin_of_state_changes(statements: Sequence[Statement], term: Term) -> int | None:
@@ -84,12 +84,11 @@ def begin_of_state_changes(statements: Sequence[Statement], term: Term) -> int |
     if first is None:
         return None
     causes = [at for at in own[: own.index(first)] if statements[at].kind in CAUSES]
-    is_near = [
-        statements[first].entry.time - statements[at].entry.time < SEPARATE_MS for at in causes
-    ]
-    if not causes or is_near[0]:
+    begin = statements[first].entry.time - SEPARATE_MS
+    near = [at for at in causes if statements[at].entry.time > begin]
+    if near == causes:
         return None
-    return causes[is_near.index(True)] if is_near[-1] else first
+    return near[0] if near else first
 
 
 def _before_unknown_topics(

@@ -26,14 +26,14 @@ class Inventory:
         Epoch of each broker where a line lists it first and last.
     listed : frozenset of str or None
         Topics that the new controller read; None where no line lists them.
-    topics : set of str or None
+    topics : frozenset of str or None
         Topics at the end of the term.
     """
 
     first_epochs: dict[int, int] = field(default_factory=dict)
     last_epochs: dict[int, int] = field(default_factory=dict)
     listed: frozenset[str] | None = None
-    topics: set[str] | None = None
+    topics: frozenset[str] | None = None
 
     def follow(self, earlier: Inventory) -> None:
         """Keep what an earlier term of the cluster told and this one does not."""
@@ -64,20 +64,20 @@ class Inventory:
         It is where no topic is left, or brokers have lower epochs: two of them, or one and the
         topics are others.
         """
-        before, now = earlier.topics, self.listed
-        if before is None or now is None:
-            return self.n_fallen(earlier) >= ENOUGH
-        if own_topics(before) and own_topics(now) and not own_topics(before) & own_topics(now):
-            return True
-        n_fallen = self.n_fallen(earlier)
-        return n_fallen > 0 and n_fallen + (set(before) != now) >= ENOUGH
+        n_signs = self.n_fallen(earlier)
+        if earlier.topics is not None and self.listed is not None:
+            before, now = own_topics(earlier.topics), own_topics(self.listed)
+            if before and now and before.isdisjoint(now):
+                return True
+            n_signs += earlier.topics != self.listed
+        return n_signs >= ENOUGH
 
     def continues(self, earlier: Inventory) -> bool:
         """Whether brokers and topics are those that an earlier term left."""
         return bool(
             self.first_epochs.keys() & earlier.last_epochs.keys()
             and not self.n_fallen(earlier)
-            and self.listed is not None and set(self.listed) == earlier.topics
+            and self.listed is not None and self.listed == earlier.topics
         )
 
 
@@ -96,10 +96,9 @@ def take_inventory(statements: Sequence[Statement], numbers: Sequence[int]) -> I
                 found.first_epochs.setdefault(broker, epoch)
                 found.last_epochs[broker] = epoch
         elif kind == "topics":
-            found.topics = set(fields["topics"])
-            found.listed = frozenset(fields["topics"]) if found.listed is None else found.listed
+            found.topics = found.listed = frozenset(fields["topics"])
         elif found.topics is not None and kind == "new_topics":
-            found.topics = (found.topics | set(fields["topics"])) - set(fields["deleted"])
+            found.topics = found.topics.union(fields["topics"]).difference(fields["deleted"])
         elif found.topics is not None and kind == "deletion_done":
             found.topics = found.topics - {fields["topic"]}
     return found

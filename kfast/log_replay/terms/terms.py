@@ -81,7 +81,6 @@ class Term:
     since: int | None = None
     until: int | None = None
     prefix: int | None = None
-    progressed: bool = False
     holes: list[tuple[int, int]] = field(default_factory=list)
     inventory: Inventory = field(default_factory=Inventory)
 
@@ -129,8 +128,8 @@ def has_events(statements: Sequence[Statement], term: Term) -> bool:
 
 
 def tells_events(statement: Statement) -> bool:
-    """Whether a line of a term is of controller.log, and not of its end."""
-    return statement.kind not in WRITTEN_THERE and statement.kind not in CLOSING
+    """Whether a line of a term is of controller.log."""
+    return statement.kind not in WRITTEN_THERE
 
 
 def _writer(statement: Statement) -> int | None:
@@ -198,14 +197,12 @@ def _reigns(
             continue
         if kind in PASSIVE:
             continue
-        if term is None and terms and kind == "send_failed" and (
-            terms[-1].prefix in (None, statement.fields["controller_epoch"])
-        ):
+        if term is None and terms and kind == "send_failed":
             terms[-1].statements.append(number)  # Its senders end after it has resigned.
             continue
         epoch = epochs.get(number)
         if kind in OPENING:
-            if term is None or term.progressed or not term.opened:
+            if term is None or statements[term.statements[-1]].kind not in OPENING:
                 term = Term(controller, time, time, opened=True)
                 terms.append(term)
         elif term is None or (
@@ -215,7 +212,6 @@ def _reigns(
             start = statements[moved[0]].entry.time if moved else time
             term = Term(controller, start, time, statements=moved)
             terms.append(term)
-        term.progressed = term.progressed or kind not in OPENING
         term.refused = kind == "controller_moved"
         term.end = time
         term.statements.append(number)
@@ -255,10 +251,9 @@ def _smooth(statements: Sequence[Statement], numbers: Sequence[int]) -> dict[int
     for number in numbers:
         line = statements[number]
         n_elected += line.kind in OPENING
-        announced = line.fields["controller_epoch"] if line.kind in ("elected", "ready") and (
-            "controller_epoch" in line.fields
-        ) else None
-        epoch = announced if line.epoch is None else line.epoch
+        epoch = line.epoch
+        if epoch is None and line.kind in ("elected", "ready"):
+            epoch = line.fields.get("controller_epoch")
         if epoch is not None:
             prefixes.append((line.entry.time, number, epoch, n_elected))
     smooth: dict[int, int] = {}
@@ -284,9 +279,7 @@ def _vote(statements: Sequence[Statement], term: Term, epochs: dict[int, int]) -
             votes.update(line.fields[name] for name in ("controller_epoch", "epoch_version")
                          if name in line.fields)
     if votes:
-        most = max(votes.values())
-        best = [epoch for epoch, n in votes.items() if n == most]
-        term.epoch = term.prefix if term.prefix in best else min(best)
+        term.epoch = max(votes, key=lambda epoch: (votes[epoch], epoch == term.prefix, -epoch))
 
 
 def _clusters(terms: list[Term]) -> list[Term]:
@@ -298,8 +291,7 @@ def _clusters(terms: list[Term]) -> list[Term]:
     kept: list[Term] = []
     latest: dict[int, Term] = {}
     for term in terms:
-        earlier = next((t for t in reversed(kept) if _goes_on(t, term, kept, latest)),
-                       None)
+        earlier = next((t for t in reversed(kept) if _goes_on(t, term, kept, latest)), None)
         if earlier is not None:
             earlier.statements += term.statements
             earlier.end = max(earlier.end, term.end)
@@ -309,13 +301,12 @@ def _clusters(terms: list[Term]) -> list[Term]:
         begins = _begins_cluster(term, terms, latest)
         term.cluster = max(latest) + 1 if begins else _choose_cluster(term, latest)
         before = latest.get(term.cluster)
-        if before is not None and term.epoch is None and before.epoch is not None:
-            term.epoch = _between(term, before, terms)
-        term.follows = (
-            before is not None and before.epoch is not None and term.epoch == before.epoch + 1
-        )
         if before is not None:
             term.inventory.follow(before.inventory)
+            if before.epoch is not None:
+                if term.epoch is None:
+                    term.epoch = _between(term, before.epoch, terms)
+                term.follows = term.epoch == before.epoch + 1
         latest[term.cluster] = term
         kept.append(term)
     for term in kept:
@@ -331,14 +322,12 @@ def _goes_on(earlier: Term, term: Term, kept: list[Term], latest: dict[int, Term
     """
     if term.opened or earlier.controller != term.controller:
         return False
-    soon = term.start - earlier.end < STALE_MS
-    is_last = latest[earlier.cluster] is earlier
-    if term.epoch is None:
-        closed = earlier.closed
-        return closed is not None and is_last and not earlier.resigned and (soon or any(
-            t.cluster > earlier.cluster and earlier.end < t.start <= closed + SOON_MS for t in kept
-        ))
-    return earlier.epoch == term.epoch and (soon or (is_last and earlier.cluster == max(latest)))
+    if term.epoch is not None:
+        return earlier.epoch == term.epoch and term.start - earlier.end < STALE_MS
+    closed, is_last = earlier.closed, latest[earlier.cluster] is earlier
+    return closed is not None and is_last and not earlier.resigned and any(
+        t.cluster > earlier.cluster and earlier.end < t.start <= closed + SOON_MS for t in kept
+    )
 
 
 def _begins_cluster(term: Term, terms: list[Term], latest: dict[int, Term]) -> bool:
@@ -380,10 +369,8 @@ def _choose_cluster(term: Term, latest: dict[int, Term]) -> int:
     return max(possible, key=lambda n: (epochs[n] == epoch - 1, n))
 
 
-def _between(term: Term, before: Term, terms: list[Term]) -> int | None:
+def _between(term: Term, before: int, terms: list[Term]) -> int | None:
     """Epoch of a term that does not say it: the one that is missing around it, if one is."""
-    after = next((t for t in terms if t.start > term.start and t.epoch is not None
-                  and before.epoch is not None and t.epoch > before.epoch), None)
-    if after is None or after.epoch is None or before.epoch is None:
-        return None
-    return before.epoch + 1 if after.epoch == before.epoch + 2 else None
+    after = next((t.epoch for t in terms if t.start > term.start and t.epoch is not None
+                  and t.epoch > before), None)
+    return before + 1 if after == before + 2 else None

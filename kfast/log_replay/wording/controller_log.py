@@ -64,7 +64,7 @@ BROKERS = (
     Form("all_shutting", "All shutting down brokers: {brokers:ids}"),
     Form("live_brokers", "Live brokers: {brokers:ids}"),
     Form("all_leaders", "All leaders = {leaders:leaders}"),
-    Form("connected", "Controller {controller:int} connected to {address:word}:{port:int} (id: "
+    Form("connected", "Controller {controller:int} connected to {:word}:{:int} (id: "
          "{broker:int} rack: {:rest}) for sending state change requests"),
     Form("broker_modified", "Updated broker metadata: {:rest}", "2.3"),
     Form("broker_modified", "Updated broker: {:rest}", "1.1", "2.2"),
@@ -169,8 +169,6 @@ PARTITIONS = (
          "{partitions:partitions}"),
     Form(NO_FACTS, "Partitions undergoing preferred replica election: {:rest}"),
     Form(NO_FACTS, "Partitions that completed preferred replica election: {:rest}"),
-    Form(NO_FACTS, "Skipping preferred replica election for partitions due to topic deletion: "
-         "{:rest}"),
     Form("epoch_updated", "Updated leader epoch for partition {partition:partition} to "
          "{leader_epoch:int}, zkVersion={version:int}", "2.7"),
     Form("epoch_updated", "Updated leader epoch for partition {partition:partition} to "
@@ -209,9 +207,7 @@ REASSIGNMENT = (
          "reassigned, is not in the new list of replicas {replicas:ids}. Re-electing leader"),
     Form("reassign_leader", "Leader {leader:int} for partition {partition:partition} being "
          "reassigned, is already in the new list of replicas {replicas:ids} but is dead"),
-    Form("reassign_leader", "Leader {leader:int} for partition {partition:partition} being "
-         "reassigned, is {:rest}"),
-    Form("reassign_resumed", "Resuming reassignment of partitions: {partitions:rest}", "", "1.0"),
+    Form("reassign_resumed", "Resuming reassignment of partitions: {:rest}", "", "1.0"),
     Form("reassign_waits", "New replicas {:text}for partition {partition:partition} being "
          "reassigned not yet caught up with the leader", "", "2.3"),
     Form(NO_FACTS, "Waiting for new replicas {:rest}", "", "2.3"),
@@ -273,7 +269,7 @@ BEGINNINGS = (
     "Registering logDirEventNotificationListener", "De-registering logDirEventNotificationListener",
     "Initializing a new session to ", "Waiting until connected", "Connected", "Closing", "Closed",
     "Received event: ", "Session expired", "Broker info update callback for ",
-    "Ignoring registration of ", "Handling deletion", "Retrying deletion", "Failed reassignment ",
+    "Ignoring registration of ", "Handling deletion", "Failed reassignment ",
     "Failed completing reassignment ", "ZK expired, but ", "I should never have been asked",
     "Ignoring AllocateProducerIds ", "Processing of feature updates", "Broker {:int} epoch ",
     "Controller has been shut down", "Failed to parse the controller info", "Read current producer",

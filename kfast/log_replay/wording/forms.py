@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from kfast.log_replay.log_files import Entry
 from kfast.log_replay.wording import values
 
 _BRACKETS = r"(?:\w*\([^()]*\)|\[[^\]]*\]|[-\d, ]*)"
-TYPES: dict[str, tuple[str, Callable[[str], Any] | None]] = {
+TYPES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "int": (r"-?\d+", int),
     "some_int": (r"(?:Some\()?-?\d+\)?|None", lambda text: (values.ids(text) or (-1,))[0]),
     "float": (r"-?[\d.,Ee+-]+|NaN", lambda text: float(text.replace(",", "."))),
@@ -42,10 +43,10 @@ TYPES: dict[str, tuple[str, Callable[[str], Any] | None]] = {
     "assignments": (r".*", values.assignments),
     "dump": (r".*", values.request),
     "received": (r".*", values.received),
-    "text": (r".*?", None),
-    "rest": (r".*", None),
+    "text": (r".*?", str),
+    "rest": (r".*", str),
 }
-"""How each type stands in a text, and what makes a value of it; None where nothing is kept."""
+"""How each type stands in a text, and what makes a value of it."""
 
 Compiled = tuple[re.Pattern[str], tuple[tuple[str, Callable[[str], Any]], ...]]
 _PLACE = re.compile(r"\{(\w*):(\w+)\}")
@@ -114,9 +115,8 @@ class Form:
                 pattern += re.escape(before) + " ?"
             else:
                 pattern += re.escape(before)
-            kept = make is not None and place[1]
-            pattern += f"({expression})" if kept else f"(?:{expression})"
-            if kept and make is not None:
+            pattern += f"({expression})" if place[1] else f"(?:{expression})"
+            if place[1]:
                 groups.append((place[1], make))
         pattern += re.escape(self.wording[at:])
         return re.compile(f"{pattern}$", re.S), tuple(groups)
@@ -138,36 +138,23 @@ class Forms:
 
     def __init__(self, forms: Sequence[Form]) -> None:
         self.forms = tuple(forms)
-        self.heads: dict[str, list[int]] = {}
-        for number, form in enumerate(forms):
-            self.heads.setdefault(form.head[:KEY], []).append(number)
-        self.lengths = sorted({len(head) for head in self.heads})
-        self.likely: dict[str, list[Form]] = {}
+        self.likely = lru_cache(MOST_BEGINNINGS)(self._likely)
 
     def find(self, message: str) -> tuple[Form, dict[str, Any]] | None:
         """Form of a message and the values in it; None where no form fits."""
-        for form in self.likely.get(message[:KEY]) or self._likely(message[:KEY]):
+        for form in self.likely(message[:KEY]):
             pattern, groups = form.compiled
-            found = pattern.match(message)
-            if found is None:
+            match = pattern.match(message)
+            if match is None:
                 continue
-            try:
-                fields = {name: make(found[at]) for at, (name, make) in enumerate(groups, 1)}
-            except ValueError:
-                continue
-            return form, {**form.fixed, **fields}
+            with suppress(ValueError):  # Another form may fit.
+                places = zip(groups, match.groups(), strict=True)
+                return form, form.fixed | {name: make(text) for (name, make), text in places}
         return None
 
     def _likely(self, beginning: str) -> list[Form]:
         """The forms that a message with some beginning may have."""
-        if len(self.likely) > MOST_BEGINNINGS:
-            self.likely.clear()
-        numbers = sorted(
-            number for length in self.lengths if length <= len(beginning)
-            for number in self.heads.get(beginning[:length], ())
-        )
-        self.likely[beginning] = [self.forms[number] for number in numbers]
-        return self.likely[beginning]
+        return [form for form in self.forms if beginning.startswith(form.head[:KEY])]
 
 
 KEY = 12
@@ -177,21 +164,15 @@ MOST_BEGINNINGS = 10_000
 """Beginnings of messages of which it is remembered which forms they may have."""
 
 _PREFIX = re.compile(
-    r"\[Controller(?: id=| )(?P<c>\d+)(?: epoch=(?P<e>-?\d+))?\]:? *"
-    r"|\[Broker id=(?P<b>\d+)\] *"
-    r"|\[(?:Replica|Partition) ?[Ss]tate ?[Mm]achine "
-    r"(?:on [Cc]ontroller |controllerId=)(?P<m>\d+)\]:? *"
-    r"|\[Topic Deletion Manager (?P<d>\d+)\],? *"
-    r"|\[(?!ControllerEventThread)(?P<l>\w*(?:Listener|Thread)[\w ]*?) ?"
-    r"(?:on (?:[Cc]ontroller )?|controllerId=)(?P<i>\d+)\][:,]? *"
-    r"|\[\w+Listener\](?= ?Fired) *"
-    r"|\[RequestSendThread controllerId=(?P<r>\d+)\] *"
-    r"|\[Controller-(?P<s>\d+)-to-broker-(?P<t>\d+)-send-thread\][:,]? *"
-    r"|\[Channel manager on controller (?P<n>\d+)\]:? *"
-    r"|\[delete-topics-thread-(?P<x>\d+)\],? *"
-    r"|\[\w+LeaderSelector\]:? *"
+    r"\[(?:Controller(?: id=|[ -])|(?P<broker>Broker id=)|Topic Deletion Manager "
+    r"|Channel manager on controller |delete-topics-thread-"
+    r"|(?:(?:Replica|Partition) ?[Ss]tate ?[Mm]achine|(?!ControllerEvent)\w*(?:Listener|Thread)"
+    r"[\w ]*?) ?(?:on (?:[Cc]ontroller )?|controllerId=))"
+    r"(?P<id>\d+)(?: epoch=(?P<epoch>-?\d+)|-to-broker-\d+-send-thread)?\][:,]? *"
 )
-_OLD_PREFIX = re.compile(r"Controller (?P<c>\d+) epoch (?P<e>-?\d+) |Broker (?P<b>\d+) ")
+_OLD_PREFIX = re.compile(
+    r"(?:Controller|(?P<broker>Broker)) (?P<id>\d+) (?:epoch (?P<epoch>-?\d+) )?"
+)
 """Before 1.0, of state-change.log."""
 
 
@@ -206,14 +187,9 @@ class Prefix(NamedTuple):
 
 def take_prefix(message: str, is_state_change: bool) -> Prefix:
     """Split a message into who speaks and what is said."""
-    found = _PREFIX.match(message)
-    if found is None and is_state_change:
-        found = _OLD_PREFIX.match(message)
-    if found is None:
+    match = _PREFIX.match(message) or (_OLD_PREFIX.match(message) if is_state_change else None)
+    if match is None:
         return Prefix("", None, None, message)
-    rest, groups = message[found.end() :], found.groupdict()
-    if groups["b"]:
-        return Prefix("broker", int(groups["b"]), None, rest)
-    number = next((groups[key] for key in "cmdirsnx" if groups.get(key)), None)
-    epoch = int(groups["e"]) if groups["e"] else None
-    return Prefix("controller", int(number) if number else None, epoch, rest)
+    epoch = int(match["epoch"]) if match["epoch"] else None
+    actor = "broker" if match["broker"] else "controller"
+    return Prefix(actor, int(match["id"]), epoch, message[match.end() :])

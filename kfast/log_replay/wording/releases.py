@@ -10,9 +10,10 @@ how their messages look.
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,18 +22,8 @@ from kfast.errors import InputError
 from kfast.log_replay.log_files import Logs
 from kfast.log_replay.wording.forms import Form
 
-NEAREST: Mapping[str, str] = {
-    "0.10": "zk-0.10", "0.11": "zk-0.10", "1.0": "zk-1.0", "1.1": "zk-1.1", "2.0": "zk-2.0",
-    "2.1": "zk-2.0", "2.2": "zk-2.0", "2.3": "zk-2.0", "2.4": "zk-2.4", "2.5": "zk-2.4",
-    "2.6": "zk-3.9", "2.7": "zk-3.9", "2.8": "zk-3.9", "3.0": "zk-3.9", "3.1": "zk-3.9",
-    "3.2": "zk-3.9", "3.3": "zk-3.9", "3.4": "zk-3.9", "3.5": "zk-3.9", "3.6": "zk-3.9",
-    "3.7": "zk-3.9", "3.8": "zk-3.9", "3.9": "zk-3.9",
-}
-"""Profile that a release is nearest to; those that only `CHANGED_SWITCHES` tells apart share
-one."""
-
-ALIKE = (frozenset({"zk-1.1", "zk-2.0"}),)
-"""Profiles that differ in so little that a log need not tell them apart."""
+DISTINCT = ("0.10", "1.0", "1.1", "2.4", "2.6")
+"""Releases whose rules differ much from those before: a log has to tell these apart."""
 
 _CUES = tuple((words, re.compile(pattern), since, until) for words, pattern, since, until in (
     ("", r"^\[Controller \d+\]: |^Controller \d+ epoch \d+ |^Broker \d+ ", "", "0.11"),
@@ -115,37 +106,30 @@ def _refuse_older(logs: Logs) -> None:
             )
 
 
-def between(since: str, until: str) -> frozenset[str]:
+def between(since: str, until: str) -> Sequence[str]:
     """Releases of a range; "" is an open end."""
     first = RELEASES.index(since) if since else 0
     last = RELEASES.index(until) if until else len(RELEASES) - 1
-    return frozenset(RELEASES[first : last + 1])
+    return RELEASES[first : last + 1]
 
 
-def tell_release(logs: Logs, used: Mapping[Form, int]) -> tuple[frozenset[str], bool]:
+def tell_release(logs: Logs, used: Mapping[Form, int]) -> tuple[list[str], bool]:
     """Releases that fit a log's wording, and whether one fits all of it.
 
     Where none fits all (a cluster that was upgraded), those that fit the most are given.
     """
-    ranges: Counter[frozenset[str]] = Counter()
+    ranges = Counter(_cues(logs))
     for form, n in used.items():
-        ranges[between(form.since, form.until)] += n
-    for since, until in _cues(logs):
-        ranges[between(since, until)] += 1
-    fitting = frozenset(RELEASES)
-    for some in ranges:
-        fitting &= some
-    if fitting:
-        return fitting, True
+        ranges[form.since, form.until] += n
     votes: Counter[str] = Counter()
-    for some, n in ranges.items():
-        for release in some:
-            votes[release] += n
-    most = max(votes.values())
-    return frozenset(release for release in RELEASES if votes[release] == most), False
+    for release_range, n in ranges.items():
+        votes.update(dict.fromkeys(between(*release_range), n))
+    most = max(votes.values(), default=0)
+    fitting = [release for release in RELEASES if votes[release] == most]
+    return fitting, most == ranges.total()
 
 
-def _cues(logs: Logs) -> Iterable[tuple[str, str]]:
+def _cues(logs: Logs) -> Iterator[tuple[str, str]]:
     for entry in logs.entries:
         message = entry.message
         for words, pattern, since, until in _CUES:
@@ -173,19 +157,17 @@ def choose_profile(
         return Choice(profile, None, f"{profile.name}, as asked")
     _refuse_older(logs)
     fitting, whole = tell_release(logs, used)
-    ordered = [release for release in RELEASES if release in fitting]
-    nearest = {NEAREST[release] for release in ordered}
-    release_range = ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
-    if len(nearest) > 1 and not any(nearest <= some for some in ALIKE):
+    release_range = fitting[0] if len(fitting) == 1 else f"{fitting[0]} to {fitting[-1]}"
+    if len({bisect.bisect(DISTINCT, release) for release in fitting}) > 1:
         raise InputError(
             f"{logs.name}: the release that wrote these logs cannot be told: their wording fits "
             f"{release_range}; give --profile (profile=), one of: {', '.join(PROFILES)}"
         )
-    release = ordered[0] if len(nearest) == 1 else ordered[-1]
+    release = fitting[-1] if fitting[0] == "1.1" else fitting[0]  # From 2.0 on, rules are alike.
     note = f"the wording is that of {release_range}" if whole else (
         f"the wording is of several releases, mostly {release_range}"
     )
-    return Choice(profile_of(release), release, note, other_rules(release, ordered))
+    return Choice(profile_of(release), release, note, other_rules(release, fitting))
 
 
 def other_rules(release: str, fitting: Sequence[str]) -> tuple[str, ...]:

@@ -141,7 +141,7 @@ BROKER_ROLES = (
     Form("already_leader", "Skipped the become-leader state change after marking its partition as "
          f"leader with {_REQUEST} since it is already the leader for the partition.", "", "0.11"),
     Form("already_leader_state", "Skipped the become-leader state change for {partition:partition} "
-         "with topic id {:text} and partition state {record:text} since it is already the leader "
+         "with topic id {:text} and partition state {:text} since it is already the leader "
          "with leader epoch {leader_epoch:int}. Current high watermark {:int}, ISR {isr:ids}, "
          "adding replicas {adding:ids} and removing replicas {removing:ids}.", "3.3"),
     Form("already_follower", "Skipped the become-follower state change after marking its partition "
@@ -153,7 +153,7 @@ BROKER_ROLES = (
          f"as follower with {_REQUEST} since the new leader {{leader:int}} is the same as the old "
          "leader", "", "0.11", {"epoch_is_records": True}),
     Form("already_follower_state", "Skipped the become-follower state change for "
-         "{partition:partition} with topic id {:text} and partition state {record:text} since it "
+         "{partition:partition} with topic id {:text} and partition state {:text} since it "
          "is already a follower with leader epoch {leader_epoch:int}.", "3.3"),
     Form("leader_unavailable", "Received LeaderAndIsrRequest with correlation id {correlation:int} "
          "from controller {controller:int} epoch {controller_epoch:int} for partition "
@@ -201,13 +201,10 @@ BROKER_METADATA = (
          "{controller_epoch:int} with correlation id {correlation:int}"),
 )
 
-_SPOKEN = (
-    "handling LeaderAndIsr request correlationId ", "completed LeaderAndIsr request correlationId ",
-    "stopped fetchers as part of become-", "truncated logs and checkpointed recovery boundaries ",
-    "started fetcher to new leader ", "skipped the adding-fetcher step ",
-)
 BEGINNINGS = (
-    *(text[0].upper() + text[1:] for text in _SPOKEN),
+    "Handling LeaderAndIsr request correlationId ", "Completed LeaderAndIsr request correlationId ",
+    "Stopped fetchers as part of become-", "Truncated logs and checkpointed recovery boundaries ",
+    "Started fetcher to new leader ", "Skipped the adding-fetcher step ",
     "Error while processing LeaderAndIsr request ", "Skipped the become-", "Skipped the update ",
     "Ignoring StopReplica request ", "Ignoring LeaderAndIsr request ", "Updating log for ",
     "Updating PartitionFetchState for ", "Received stop replica request from an old controller ",

@@ -28,15 +28,15 @@ def understand(logs: Logs, steps: Steps) -> tuple[list[Statement], Mapping[Form,
     """Say of each entry what it states; also how often each form occurred."""
     used: Counter[Form] = Counter()
     statements = []
-    writers: dict[int, int] = {}
-    first_writers: dict[int, int] = {}
+    writers: dict[int, int | None] = {}
+    first_writers: dict[int, int | None] = {}
     selected: dict[tuple[int, Partition], Statement] = {}
     for entry in steps.over(logs.entries):
         statement, form = read_statement(entry, logs.kinds[entry.file])
-        if statement.actor == "controller" and statement.actor_id is not None:
+        if statement.actor == "controller":
             writers[entry.file] = statement.actor_id
             first_writers.setdefault(entry.file, statement.actor_id)
-        elif statement.kind in UNSIGNED and not statement.actor:
+        elif statement.kind in UNSIGNED:
             statement.actor, statement.actor_id = "controller", writers.get(entry.file)
         if statement.kind == "selects_leader":
             _leave_out_refused(statement, selected)

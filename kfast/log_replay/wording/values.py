@@ -15,7 +15,8 @@ Replica = tuple[str, int, int]
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 _NUMBER = re.compile(r"-?\d+")
-_PARTITION = re.compile(r"\[?([\w.-]+)(?:-|,\s*|, partition=)(\d+)\]?$")
+_ENCLOSED = re.compile(r"\w+\((.*)\)", re.S)
+_PARTITION = re.compile(r"^\[?([\w.-]+)(?:-|,\s*|, partition=)(\d+)\]?$")
 _RECORD = re.compile(
     r"\(?Leader:(-?\d+),\s*ISR:([-\d,]*),\s*(?:LeaderRecoveryState:(\w+),\s*)?LeaderEpoch:(-?\d+),"
     r"\s*(?:(?:ZkVersion|PartitionEpoch):(-?\d+),\s*)?ControllerEpoch:(-?\d+)\)?"
@@ -24,6 +25,7 @@ _FIELD = re.compile(
     r"(\w+)=(\w*\([^()]*\)|\[[^\]]*\]|'[^']*'|-?\d+(?:,-?\d+)+|[^,()\[\]']*)"
 )
 _JSON_NAME = re.compile(r'"(\w+)"\s*:\s*')
+_ASSIGNED = re.compile(r"(replicas|addingReplicas|removingReplicas)=([^=a-z]*)")
 _ISR_MEMBER = re.compile(r"brokerId=(-?\d+)")
 _RECOVERY = {"RECOVERED": 0, "RECOVERING": 1, "0": 0, "1": 1}
 _REPLICA = re.compile(r"\[Topic=([\w.-]+),\s*Partition=(\d+),\s*Replica=(\d+)\]")
@@ -33,9 +35,9 @@ _ERROR_CODE = re.compile(r"topicName='([\w.-]+)', partitionIndex=(\d+), errorCod
 class Record(NamedTuple):
     """What a line says of a partition's state record; None where it does not say."""
 
-    leader: int | None = None
-    leader_epoch: int | None = None
-    isr: tuple[int, ...] | None = None
+    leader: int
+    leader_epoch: int | None
+    isr: tuple[int, ...]
     version: int | None = None
     controller_epoch: int | None = None
     replicas: tuple[int, ...] | None = None
@@ -79,10 +81,16 @@ def distinct(brokers: Iterable[int]) -> tuple[int, ...]:
 
 def partition(text: str) -> Partition:
     """A partition: `topic-0`, `[topic,0]`."""
-    found = _PARTITION.match(text.strip())
-    if found is None:
-        raise ValueError(f"{text!r} names no partition")
-    return found[1], int(found[2])
+    match = _search(_PARTITION, text.strip())
+    return match[1], int(match[2])
+
+
+def _search(pattern: re.Pattern[str], text: str) -> re.Match[str]:
+    """Where a text has a pattern; ValueError where nothing has it: the line is damaged."""
+    match = pattern.search(text)
+    if match is None:
+        raise ValueError(f"{text[:60]!r} is no such value")
+    return match
 
 
 def split(text: str) -> list[str]:
@@ -101,23 +109,9 @@ def split(text: str) -> list[str]:
 
 
 def inside(text: str) -> str:
-    """Content of `Set(...)`, `Map(...)`, `[...]`; a bare list is its own content."""
-    text = text.strip()
-    if text.endswith(")") and "(" in text and text[: text.index("(")].isalnum():
-        return text[text.index("(") + 1 : -1]
-    if text.startswith(("[", "(")) and text.endswith(("]", ")")) and _closes_at_end(text):
-        return text[1:-1]
-    return text
-
-
-def _closes_at_end(text: str) -> bool:
-    """Whether the first bracket is closed by the last character."""
-    depth = 0
-    for at, char in enumerate(text):
-        depth += (char in "([") - (char in ")]")
-        if depth == 0:
-            return at == len(text) - 1
-    return False
+    """Content of `Set(...)`, `Map(...)`; a bare list is its own content."""
+    enclosed = _ENCLOSED.fullmatch(text.strip())
+    return text if enclosed is None else enclosed[1]
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -127,10 +121,7 @@ def names(text: str) -> tuple[str, ...]:
 
 def partitions(text: str) -> tuple[Partition, ...]:
     """Partitions of a set or a list."""
-    content = text.strip()
-    if content.startswith("[") and _PARTITION.match(content):
-        return (partition(content),)
-    return tuple(partition(part) for part in split(inside(content)))
+    return tuple(map(partition, split(inside(text))))
 
 
 def mapping(
@@ -139,13 +130,8 @@ def mapping(
     """What reads `Map(key -> value, ...)`, keys and values each by a function."""
 
     def read_map(text: str) -> dict[Key, Value]:
-        found = {}
-        for part in split(inside(text)):
-            key, arrow, value = part.partition("->")
-            if not arrow:
-                raise ValueError(f"{part[:60]!r} is no pair of a map")
-            found[read_key(key.strip())] = read(value.strip())
-        return found
+        pairs = (part.split("->", 1) for part in split(inside(text)))
+        return {read_key(key.strip()): read(value.strip()) for key, value in pairs}
 
     return read_map
 
@@ -157,13 +143,11 @@ def error_codes(text: str) -> dict[Partition, int]:
 
 def record(text: str) -> Record:
     """A record with its controller epoch: `(Leader:1,ISR:1,2,LeaderEpoch:3,ControllerEpoch:5)`."""
-    found = _RECORD.search(text)
-    if found is None:
-        raise ValueError(f"{text[:60]!r} is no leader and ISR")
-    version = None if found[5] is None else int(found[5])
+    match = _search(_RECORD, text)
+    version = None if match[5] is None else int(match[5])
     return Record(
-        int(found[1]), int(found[4]), ids(found[2]), version, int(found[6]),
-        recovery=_RECOVERY.get(found[3]),
+        int(match[1]), int(match[4]), ids(match[2]), version, int(match[6]),
+        recovery=_RECOVERY.get(match[3]),
     )
 
 
@@ -180,21 +164,20 @@ _LIST_NAMES = {
 
 def fields(text: str) -> Record:
     """A record of `name=value` fields: `LeaderAndIsr(leader=1, ...)`, and those of requests."""
-    fields: dict[str, Any] = {}
-    members = _ISR_MEMBER.findall(text)
+    fields: dict[str, Any] = {"leader_epoch": None}
     for name, value in _FIELD.findall(text):
         low = name.lower()
-        if low in _FIELD_NAMES and value:
+        if low in _FIELD_NAMES:
             fields[_FIELD_NAMES[low]] = int(value)
-        elif low in _LIST_NAMES and _LIST_NAMES[low] not in fields:
+        elif low in _LIST_NAMES:
             fields[_LIST_NAMES[low]] = ids(value)
-        elif low == "leaderrecoverystate" and value:
+        elif low == "leaderrecoverystate":
             fields["recovery"] = _RECOVERY.get(value)
         elif low == "isnew":
             fields["is_new"] = value == "true"
-    if members:
-        fields["isr"] = tuple(int(member) for member in members)
-    if "leader" not in fields and "leader_epoch" not in fields:
+    if members := _ISR_MEMBER.findall(text):
+        fields["isr"] = tuple(map(int, members))
+    if not fields.keys() >= {"leader", "isr"}:
         raise ValueError(f"{text[:60]!r} is no leader and ISR")
     return Record(**fields)
 
@@ -210,22 +193,18 @@ def assigned(text: str) -> Assigned:
     """`ReplicaAssignment(replicas=1,2, addingReplicas=, removingReplicas=)`, or a bare list."""
     if "replicas=" not in text:
         return Assigned(ids(text))
-    parts = re.split(r",?\s*(replicas|addingReplicas|removingReplicas)=", f", {inside(text)}")
-    fields = dict(zip(parts[1::2], map(ids, parts[2::2]), strict=True))
+    lists = {name: ids(listed) for name, listed in _ASSIGNED.findall(text)}
     return Assigned(
-        fields["replicas"], fields.get("addingReplicas", ()), fields.get("removingReplicas", ())
+        lists["replicas"], lists.get("addingReplicas", ()), lists.get("removingReplicas", ())
     )
 
 
 def assignments(text: str) -> dict[Partition, Assigned]:
     """Every `partition -> assignment` in a text, whatever encloses them."""
-    found: dict[Partition, Assigned] = {}
-    for place in re.finditer(
+    return {partition(name): assigned(value) for name, value in re.findall(
         r"(\[[\w.-]+,\s?\d+\]|[\w.-]+-\d+) -> "
         r"(ReplicaAssignment\([^()]*\)|\w+\([\d, ]*\)|\[[\d, ]*\])", text
-    ):
-        found[partition(place[1])] = assigned(place[2])
-    return found
+    )}
 
 
 def replicas(text: str) -> tuple[Replica, ...]:
@@ -235,10 +214,8 @@ def replicas(text: str) -> tuple[Replica, ...]:
 
 def replica(text: str) -> Replica:
     """`[Topic=t,Partition=0,Replica=1]`."""
-    found = replicas(text)
-    if not found:
-        raise ValueError(f"{text[:60]!r} is no replica")
-    return found[0]
+    first, *_ = replicas(text)
+    return first
 
 
 class Request(NamedTuple):
@@ -261,11 +238,8 @@ _DUMPED = re.compile(
 
 def request(text: str) -> Request:
     """A request as its `toString` prints it: header fields, and the records of its partitions."""
-    named = _API.search(text)
-    if named is None:
-        raise ValueError(f"{text[:60]!r} is no request")
     return Request(
-        named[1], _header(text, "controllerId"), _header(text, "controllerEpoch"),
+        _search(_API, text)[1], _header(text, "controllerId"), _header(text, "controllerEpoch"),
         _header(text, "brokerEpoch"), dict(_dumped(text)),
     )
 
@@ -286,6 +260,5 @@ def _dumped(text: str) -> Iterator[tuple[Partition, Record]]:
 
 def received(text: str) -> tuple[Partition, Record]:
     """A partition's part of a LeaderAndIsr request, as the broker that got it prints it."""
-    for partition_and_record in _dumped(text):
-        return partition_and_record
-    raise ValueError(f"{text[:60]!r} names no partition")
+    first, *_ = _dumped(text)
+    return first
