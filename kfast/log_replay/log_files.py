@@ -265,9 +265,8 @@ def _add_lines(
         line += between.count("\n", at, found.end(1))
         at, shown = found.end(1), found[1].rstrip("\r")[:60]
         logs.warn(number, line, f"{what}: {shown!r}")
-    if current is not None and not current.more:
-        follows = next(line for line in between.split("\n") if line.strip())
-        return current._replace(more=follows.rstrip("\r"))
+    if current is not None and not current.more and (follows := _NO_BLANK.search(between)):
+        return current._replace(more=follows[1].rstrip("\r"))
     return current
 
 

@@ -488,7 +488,9 @@ class _Writer:
             return False
         if self._belongs(event, batch):
             started = self.guess.startup(near)
-            if started is None or started[1] == 1:  # Else the others are told of new brokers here.
+            if started is None or started[1] == 1 or (
+                event.kind == "brokers" and started[0] <= set(event.fields["added"])
+            ):  # Else the others are told of new brokers here.
                 return True
         return not event.inferred and batch.time - event.end < COVERED_MS and not (
             self.guess.is_lone_isr(batch) or batch.online_again or self.guess.tried(batch)
@@ -527,7 +529,7 @@ class _Writer:
     def _belongs(self, event: LogEvent, batch: Batch) -> bool:
         """Whether an event may have written a batch."""
         within_ms = SEPARATE_MS if event.inferred else CLAIM_MS
-        if batch.time - event.end > within_ms:
+        if batch.time - event.end > within_ms or batch.time < event.time - TIE_MS:
             return False
         kind, fields = event.kind, event.fields
         if batch.online_again and kind not in MAKES_ONLINE:
@@ -541,7 +543,7 @@ class _Writer:
         if kind != "failover" and batch.recipients and (
             batch.recipients.isdisjoint(self.guess.registered)
         ):
-            return False
+            return kind == "brokers" and not batch.recipients.isdisjoint(fields["added"])
         if self._is_shutdown_of_another(event, batch):
             return False
         removed = set(batch.shrunk.values())
@@ -550,22 +552,34 @@ class _Writer:
             return not removed or not removed.isdisjoint(gone)
         if kind in ("isr", "hidden_isr", "modified"):
             return batch.only_metadata or (kind == "isr" and not self.guess.tried(batch))
-        if kind in ("rebalance", "election", "topics", "partitions"):
+        if kind in ("rebalance", "election"):
             return not removed and not batch.stopped
-        return True
+        return kind not in ("topics", "partitions") or not removed
 
     def _is_shutdown_of_another(self, event: LogEvent, batch: Batch) -> bool:
         """Whether a batch moves leaders off a broker that shuts down, and not by this event."""
-        lines = (*batch.led, *batch.failed)
-        moved = {line.fields["partition"] for line in lines} - {
-            line.fields["partition"] for line in lines if line.fields["before"] != "OnlinePartition"
-        }
+        moved, elected_again = set[Partition](), set[Partition]()
+        for line in (*batch.led, *batch.failed):
+            if line.kind == "replica_failed":
+                continue
+            partition = line.fields["partition"]
+            if line.fields["before"] != "OnlinePartition":
+                elected_again.add(partition)
+            elif partition not in elected_again and (
+                line.kind == "partition_led" or "ControlledShutdown" in line.entry.more
+            ):
+                moved.add(partition)
         if not moved:
             return False
         if event.kind in ("failover", "brokers", "isr", "hidden_isr", "modified"):
             return bool(batch.failed)
+        if event.kind != "shutdown":
+            return False
+        before = {
+            line.fields["partition"] for b in event.batches for line in (*b.led, *b.failed)
+        }
         leaders = {self.guess.led[p][0] for p in moved if p in self.guess.led}
-        return event.kind == "shutdown" and not leaders <= {event.fields["broker"], -1}
+        return not moved.isdisjoint(before) or not leaders <= {event.fields["broker"], -1}
 
     def _restart(self, event: LogEvent, batch: Batch) -> int | None:
         """Time of the line that a deletion starts (again) within an event, which a batch announces.
@@ -592,14 +606,20 @@ class _Writer:
             return True
         if event.kind == "isr":
             return not any(b.only_metadata for b in event.batches)
+        if event.kind == "hidden_isr":
+            return not event.batches
         if event.kind == "brokers":  # As brokers are back, reassignments end.
-            return not event.batches or self._move_ended(event, batch) is not None
-        if event.kind in MOVES:
-            announced = sum(
-                self.guess.is_lone_isr(b) or bool(b.moved_away and b.n_partitions)
-                for b in event.batches
+            return not event.batches or self.guess.registered <= set(event.fields["added"]) or (
+                self._move_ended(event, batch) is not None
             )
+        announced = sum(
+            self.guess.is_lone_isr(b) or bool(b.moved_away and b.n_partitions)
+            for b in event.batches
+        )
+        if event.kind in MOVES:
             return announced < self._n_announced(event)
+        if event.kind in ("delete", "deleted"):  # Once, and after the line that a deletion starts.
+            return not announced and not self.begun
         return event.kind == "resume" or (event.kind == "failover" and (
             self.elected_until is None or batch.time <= self.elected_until
         ))

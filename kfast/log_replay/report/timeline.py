@@ -139,8 +139,9 @@ def describe(event: LogEvent) -> str:
         return f"brokers {', '.join(parts)}"
     if event.kind in ("topics", "partitions"):
         names = sorted({topic for topic, _ in fields["created"]} | set(fields.get("names", ())))
+        gone = f"; gone: {', '.join(fields['deleted'])}" if fields.get("deleted") else ""
         word = "topic created:" if event.kind == "topics" else "partitions added to"
-        return f"{word} {', '.join(names)} ({len(fields['created'])} partitions)"
+        return f"{word} {', '.join(names)} ({len(fields['created'])} partitions){gone}"
     if event.kind == "isr":
         return f"leaders change {len(fields['partitions'])} ISRs"
     if event.kind == "isr_written":

@@ -301,6 +301,9 @@ class Checker:
                     agrees(check) for check in checks if check.field in ("leader", "isr")
                 ):
                     self.cluster_view.stated_at[partition] = number
+            elif line.actor == "broker" and not simulation.ran:
+                self.facts.append(Fact(number, "partition", name_of(partition), "exists", None,
+                                       ADOPTED, REMEMBERED))
             else:
                 self.facts.append(Fact(number, "partition", name_of(partition), "exists", MISSING,
                                        CONTRADICTED))

@@ -31,6 +31,12 @@ BEGINS = frozenset({
 })
 """Lines with which an event begins, whatever it does then."""
 
+WRITES = frozenset({
+    "partition_new", "partition_led", "shrunk", "isr_updated", "isr_record", "epoch_updated",
+    "assignment_stored", "deletion_done",
+})
+"""Lines that say what was written into the store."""
+
 
 def take_replaced_lines(
     statements: Sequence[Statement], terms: Sequence[Term], absent: Collection[int]
@@ -67,17 +73,22 @@ def take_replaced_lines(
 
 
 def _replaced(statements: Sequence[Statement], term: Term, later: int) -> int:
-    """Place of the first line after the next election that is not of an event from before it."""
+    """Place of the first line after the next election that is not of an event from before it.
+
+    What was written is of an event from before it, or the clocks of two brokers differ.
+    """
     own = term.statements
     after, end = (bisect.bisect_right(own, time, key=lambda at: statements[at].entry.time)
                   for time in (later, later + GRACE_MS))
-    begun = (place for place in range(after, end) if statements[own[place]].kind in BEGINS)
-    return next(begun, end)
+    kinds = [statements[at].kind for at in own[after:end]]
+    written = max((place for place, kind in enumerate(kinds, 1) if kind in WRITES), default=0)
+    begun = (place for place in range(written, len(kinds)) if kinds[place] in BEGINS)
+    return after + next(begun, end - after)
 
 
 def _fenced(statements: Sequence[Statement], term: Term) -> int:
     """Place of the first line of the first event whose writes were refused, after a failover."""
-    begins = len(term.statements)
+    begins = 0
     for place, at in enumerate(term.statements):
         line = statements[at]
         if line.kind in BEGINS:
@@ -85,5 +96,5 @@ def _fenced(statements: Sequence[Statement], term: Term) -> int:
         elif line.kind in ("partition_failed", "replica_failed", "isr_failed") and any(
             error in line.entry.more for error in FENCED
         ):  # Below INFO no line begins an ISR change.
-            return place if line.kind == "isr_failed" else begins
+            return place if line.kind == "isr_failed" else begins or len(term.statements)
     return len(term.statements)

@@ -197,7 +197,9 @@ def _reigns(
             continue
         if kind in PASSIVE:
             continue
-        if term is None and terms and kind == "send_failed":
+        if term is None and terms and kind == "send_failed" and (
+            terms[-1].prefix in (None, statement.fields["controller_epoch"])
+        ):
             terms[-1].statements.append(number)  # Its senders end after it has resigned.
             continue
         epoch = epochs.get(number)
@@ -322,12 +324,15 @@ def _goes_on(earlier: Term, term: Term, kept: list[Term], latest: dict[int, Term
     """
     if term.opened or earlier.controller != term.controller:
         return False
-    if term.epoch is not None:
-        return earlier.epoch == term.epoch and term.start - earlier.end < STALE_MS
+    soon = term.start - earlier.end < STALE_MS
     closed, is_last = earlier.closed, latest[earlier.cluster] is earlier
-    return closed is not None and is_last and not earlier.resigned and any(
+    if term.epoch is not None:
+        return earlier.epoch == term.epoch and (
+            soon or (is_last and earlier.cluster == max(latest))
+        )
+    return closed is not None and is_last and not earlier.resigned and (soon or any(
         t.cluster > earlier.cluster and earlier.end < t.start <= closed + SOON_MS for t in kept
-    )
+    ))
 
 
 def _begins_cluster(term: Term, terms: list[Term], latest: dict[int, Term]) -> bool:
