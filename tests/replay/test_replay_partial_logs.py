@@ -13,13 +13,21 @@ from random import Random
 import pytest
 
 from kfast.log_replay import replay
-from kfast.log_replay.comparison.facts import ABSENT, INFERRED, PARTLY_LOGGED, UNSEEN
+from kfast.log_replay.comparison.facts import (
+    ABSENT,
+    INFERRED,
+    PARTLY_LOGGED,
+    REMEMBERED,
+    UNASSIGNED,
+    UNSEEN,
+)
 from kfast.log_replay.log_files import read_logs
 from kfast.log_replay.lookahead.clusters import split_clusters
 from kfast.log_replay.steps import Steps
 from kfast.log_replay.terms.terms import find_terms
 from kfast.log_replay.wording.statements import understand
 from kfast.replay_results.verdicts import ADOPTED, CONTRADICTED, PREDICTED, UNKNOWN
+from tests.replay.test_replay_levels import all_at_info
 from tests.replay.test_replay_random import RandomStory, tell_at_random
 from tests.support.cut_logs import cut
 from tests.support.log_forms import PROFILES
@@ -379,6 +387,39 @@ def test_a_deletion_that_has_started_before_the_log_is_answered(tmp_path):
     tell_at_random("2.8", Random(11)).log.save(tmp_path / "whole")
     begin_at(tmp_path / "whole", tmp_path / "rest", 0.399)
     assert replay(tmp_path / "rest").counts["missing"] == 0
+
+
+def test_of_a_topic_from_before_the_log_no_line_may_name_the_replicas(tmp_path):
+    """At INFO the only lines about its partitions may be elections that fail, from 2.4 on."""
+    state = read_state("""
+        partition  ar   isr  leader  epoch  state
+        t-0        2,3  2,3  2       2      ONLINE
+    """, brokers=[1, 2, 3], controller_id=-1)
+    logged = LoggedController(state, "2.4")
+    logged.fail_over(1)
+    logged.change_brokers(failed=[2, 3])
+    found = replay(all_at_info(logged, tmp_path), PROFILES["2.4"])
+    assert [str(one) for one in found.contradictions] == []
+    assert {(row["verdict"], row["reason"]) for row in found.facts.to_pylist()
+            if row["subject"] == "t-0"} == {(UNKNOWN, UNASSIGNED)}
+
+
+def test_a_clock_that_is_ahead_of_the_controllers_shows_no_partition_that_is_not_there(tmp_path):
+    """What a broker has received from it stands before its election."""
+    state = read_state("""
+        partition  ar   isr  leader  epoch  state
+        t-0        2,3  2,3  2       2      ONLINE
+    """, brokers=[1, 2, 3], controller_id=-1)
+    logged = LoggedController(state, "2.0", trace=True)
+    logged.fail_over(1)
+    lines = logged.log.files["broker-2/state-change.log"]
+    lines[:] = [f"[{_stamp(logged.log.time_ms - 60_000)}]" + line[len("[2020-01-01 00:00:00,000]"):]
+                for line in lines]
+    logged.change_brokers(failed=[3])
+    logged.log.save(tmp_path)
+    found = replay(tmp_path, PROFILES["2.0"])
+    assert [str(one) for one in found.contradictions] == []
+    assert REMEMBERED in found.reasons
 
 
 @pytest.mark.parametrize(("version", "kind", "seed"), [

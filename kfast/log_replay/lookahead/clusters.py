@@ -134,6 +134,13 @@ class Cluster:
         return named - self.assignments.keys() - self.created.keys()
 
     @cached_property
+    def unlisted_topics(self) -> set[str]:
+        """Topics with such partitions from before the log, which lists not all that there are."""
+        if any(event.kind == "failover" and "partitions" in event.fields for event in self.events):
+            return set()
+        return {topic for topic, _ in self.unassigned} - {topic for topic, _ in self.created}
+
+    @cached_property
     def created(self) -> dict[Partition, int]:
         """Partitions that the log sees created, with the number of the line."""
         return {

@@ -304,6 +304,9 @@ class Checker:
             elif line.actor == "broker" and not simulation.ran:
                 self.facts.append(Fact(number, "partition", name_of(partition), "exists", None,
                                        ADOPTED, REMEMBERED))
+            elif partition[0] in self.cluster.unlisted_topics:
+                self.facts.append(Fact(number, "partition", name_of(partition), "exists", None,
+                                       UNKNOWN, UNASSIGNED))
             else:
                 self.facts.append(Fact(number, "partition", name_of(partition), "exists", MISSING,
                                        CONTRADICTED))

@@ -17,6 +17,9 @@ from kfast.log_replay.wording.forms import Statement
 Pair = tuple[int, int]
 """A controller and its epoch."""
 
+HANDLED_MS = 5_000
+"""A broker has told of a request so long after it was sent, as a rule."""
+
 FEWEST = 2
 """Lines that have to name a controller and an epoch before they are believed: a single one that
 differs from its neighbours is a mistake in the log."""
@@ -62,7 +65,7 @@ def _since(statements: Sequence[Statement], term: Term) -> int:
     if term.since is not None:
         return term.since
     is_late = not term.opened and not hides_isr_changes(statements, term)
-    return term.start - (SEPARATE_MS if is_late else STALE_MS)
+    return term.start - (HANDLED_MS if is_late else STALE_MS)
 
 
 def _is_here(time: int, terms: Iterable[tuple[int, Term]]) -> bool:
