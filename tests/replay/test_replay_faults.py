@@ -14,6 +14,8 @@ import pytest
 
 from kfast.log_replay import replay
 from tests.support.cut_logs import KINDS, cut
+from tests.support.damaged_logs import KINDS as DAMAGES
+from tests.support.damaged_logs import damage
 
 pytestmark = [pytest.mark.kernels, pytest.mark.slow]
 
@@ -57,6 +59,18 @@ CUT = {
 }
 """The same of clusters without a part of their logs: the kind of what is missing, and the seed."""
 
+DAMAGED = {
+    ("2.0.1-12-info", "lost", 1): (9, 0),
+    ("0.11.0.3-12-info", "cut", 1): (0, 0),
+    ("3.2.3-210-info", "cut", 9): (45, 5),
+    ("2.8.2-202-info", "cut", 1): (0, 3),
+    ("2.5.1-12-info", "garbled", 2): (0, 0),
+    ("2.4.1-31-trace", "garbled", 2): (4, 7),
+    ("0.10.2.2-12-info", "clocks", 1): (2, 0),
+    ("2.8.2-202-info", "clocks", 1): (12, 0),
+}
+"""The same of clusters with single lines damaged, or with clocks that differ."""
+
 
 def unpack(name, to):
     """The logs of a cluster."""
@@ -89,8 +103,19 @@ def test_of_a_part_of_its_logs_what_can_be_judged_is(name, kind, seed, tmp_path)
     assert counts["predicted"] > counts["unknown"]
 
 
+@pytest.mark.parametrize(("name", "kind", "seed"), DAMAGED)
+def test_damaged_lines_and_clocks_that_differ_spoil_little(name, kind, seed, tmp_path):
+    """Rules that no undamaged log of one machine needs are needed here."""
+    unpack(name, tmp_path / "complete")
+    damage(tmp_path / "complete", tmp_path / "damaged", kind, Random(seed))
+    counts = replay(tmp_path / "damaged", profile=profile_of_archive(name)).counts
+    assert (counts["contradicted"], counts["missing"]) == DAMAGED[name, kind, seed]
+    assert counts["predicted"] > 50 * counts["contradicted"]
+
+
 def test_the_clusters_are_there():
     """Without them the test above would compare nothing."""
     assert len(CLUSTERS) == 62
     assert WRONG.keys() <= {path.name.removesuffix(".tar.xz") for path in CLUSTERS}
     assert {kind for _, kind, _ in CUT} == KINDS.keys()
+    assert {kind for _, kind, _ in DAMAGED} == {*DAMAGES, "clocks"}
