@@ -84,13 +84,19 @@ def profile_of_archive(name):
     return "zk-" + ".".join(version.split(".")[:2]) if level == "info" else None
 
 
+def counts_of(folder, name):
+    """Facts by verdict, and how many are contradicted and missing."""
+    counts = replay(folder, profile=profile_of_archive(name)).counts
+    return counts, (counts["contradicted"], counts["missing"])
+
+
 @pytest.mark.parametrize("packed", CLUSTERS, ids=lambda path: path.name.removesuffix(".tar.xz"))
 def test_a_real_cluster_under_faults_is_predicted(packed, tmp_path):
     """The wording of short logs at INFO fits several releases, so theirs is given."""
     name = packed.name.removesuffix(".tar.xz")
     unpack(name, tmp_path)
-    counts = replay(tmp_path, profile=profile_of_archive(name)).counts
-    assert (counts["contradicted"], counts["missing"]) == WRONG.get(name, (0, 0))
+    counts, wrong = counts_of(tmp_path, name)
+    assert wrong == WRONG.get(name, (0, 0))
     assert counts["predicted"] > 4 * counts["adopted"]
 
 
@@ -98,8 +104,8 @@ def test_a_real_cluster_under_faults_is_predicted(packed, tmp_path):
 def test_of_a_part_of_its_logs_what_can_be_judged_is(name, kind, seed, tmp_path):
     unpack(name, tmp_path / "complete")
     cut(tmp_path / "complete", tmp_path / "cut", kind, Random(seed))
-    counts = replay(tmp_path / "cut", profile=profile_of_archive(name)).counts
-    assert (counts["contradicted"], counts["missing"]) == CUT[name, kind, seed]
+    counts, wrong = counts_of(tmp_path / "cut", name)
+    assert wrong == CUT[name, kind, seed]
     assert counts["predicted"] > counts["unknown"]
 
 
@@ -108,8 +114,8 @@ def test_damaged_lines_and_clocks_that_differ_spoil_little(name, kind, seed, tmp
     """Rules that no undamaged log of one machine needs are needed here."""
     unpack(name, tmp_path / "complete")
     damage(tmp_path / "complete", tmp_path / "damaged", kind, Random(seed))
-    counts = replay(tmp_path / "damaged", profile=profile_of_archive(name)).counts
-    assert (counts["contradicted"], counts["missing"]) == DAMAGED[name, kind, seed]
+    counts, wrong = counts_of(tmp_path / "damaged", name)
+    assert wrong == DAMAGED[name, kind, seed]
     assert counts["predicted"] > 50 * counts["contradicted"]
 
 

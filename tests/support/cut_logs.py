@@ -13,7 +13,7 @@ import argparse
 import shutil
 import time
 from calendar import timegm
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from random import Random
 
@@ -80,17 +80,19 @@ def _later(line: str) -> str:
     return f"[{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(at))}{line[20:]}"
 
 
-def main() -> None:
-    """Cut a folder."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+def rewrite_folder(
+    description: str, kinds: Collection[str], write: Callable[[Path, Path, str, Random], None]
+) -> None:
+    """The command of a module that writes logs again in some way, of several kinds."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("folder", type=Path)
     parser.add_argument("to", type=Path)
-    parser.add_argument("--kind", choices=KINDS, required=True)
+    parser.add_argument("--kind", choices=kinds, required=True)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     shutil.rmtree(arguments.to, ignore_errors=True)
-    cut(arguments.folder, arguments.to, arguments.kind, Random(arguments.seed))
+    write(arguments.folder, arguments.to, arguments.kind, Random(arguments.seed))
 
 
 if __name__ == "__main__":
-    main()
+    rewrite_folder("Logs of a cluster without a part of them.", KINDS, cut)

@@ -8,14 +8,12 @@ machine, those of a real cluster have a clock each.
 
 from __future__ import annotations
 
-import argparse
 import datetime
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from tests.support.cut_logs import STAMP
+from tests.support.cut_logs import STAMP, rewrite_folder
 
 MOST_APART_MS = 1500
 """So much a broker's clock is ahead of the true time, or behind it, at most."""
@@ -62,17 +60,5 @@ def _moved(line: str, by_ms: int) -> str:
     return f"{at.strftime(STAMP_FORMAT)[:-3]}{line[len(STAMP) - 1 :]}"
 
 
-def main() -> None:
-    """Damage a folder."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("to", type=Path)
-    parser.add_argument("--kind", choices=(*KINDS, "clocks"), required=True)
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    shutil.rmtree(arguments.to, ignore_errors=True)
-    damage(arguments.folder, arguments.to, arguments.kind, Random(arguments.seed))
-
-
 if __name__ == "__main__":
-    main()
+    rewrite_folder("Logs with damaged lines, or clocks apart.", (*KINDS, "clocks"), damage)

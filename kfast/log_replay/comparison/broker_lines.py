@@ -77,10 +77,10 @@ def _received(case: Case) -> list[Check]:
     replicas = None
     if case.simulation.controller.profile.name == "zk-0.10":
         replicas = logged.pop("replicas", None)
-    found = _fields_of(case.request(logged))
-    checks = checks_of(logged, found)
+    request = _fields_of(case.request(logged))
+    checks = checks_of(logged, request)
     if replicas is not None:
-        predicted = MISSING if found is None else tuple(sorted(found["replicas"]))
+        predicted = MISSING if request is None else tuple(sorted(request["replicas"]))
         checks.append(Check("replicas", tuple(sorted(replicas)), predicted))
     return checks
 

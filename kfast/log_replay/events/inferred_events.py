@@ -144,9 +144,9 @@ class Guesser:
         for line in batch.led:
             record = line.fields.get("record")
             if line.fields["before"] == "OnlinePartition" and record is not None:
-                asked = batch.asked & self.registered
-                _, isr = self.led.get(line.fields["partition"], (-1, asked))
-                left.update(set(isr) - set(record.isr or ()))
+                live = batch.asked & self.registered
+                _, isr = self.led.get(line.fields["partition"], (-1, live))
+                left.update(set(isr) - set(record.isr))
         if left and max(left.values()) * 2 > len(batch.led):
             return left.most_common(1)[0][0]
         stops = {b for later in near for b in later.stopped}

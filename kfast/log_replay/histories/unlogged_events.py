@@ -83,8 +83,8 @@ def _earliest(
             continue
         place = stretch.place(wrong[0])
         if place >= 0:
-            number, some = groups.get(place, (wrong[0], set()))
-            groups[place] = (min(number, wrong[0]), some | {partition})
+            number, partitions = groups.get(place, (wrong[0], set()))
+            groups[place] = (min(number, wrong[0]), partitions | {partition})
     return groups[min(groups)] if groups else None
 
 
