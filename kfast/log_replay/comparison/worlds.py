@@ -30,17 +30,14 @@ class Trace:
         Line by line.
     wrong : float
         Checks of earlier stretches that disagree.
-    is_behind : bool
-        Whether so many disagree that no further line is compared.
     """
 
     checks: list[tuple[int, Check]] = field(default_factory=list)
     wrong: float = 0.0
-    is_behind: bool = False
 
 
 class Life(NamedTuple):
-    """A possibility with its checks; `row` is None where the partition has been deleted since."""
+    """A possibility with its checks; `row` is None where it is simulated no more."""
 
     possibility: Possibility
     trace: Trace
@@ -51,13 +48,15 @@ class Life(NamedTuple):
 class World:
     """A simulation with what brokers remember and the traces of its rows.
 
-    `gone` has the possibilities of partitions that were deleted in the stretch at hand.
+    `gone` has the possibilities of partitions that were deleted in the stretch at hand, `behind`
+    those that lines disagreed with so often that they are simulated no more.
     """
 
     simulation: Simulation
     brokers: BrokerSide
     traces: defaultdict[int, Trace] = field(default_factory=lambda: defaultdict(Trace))
     gone: dict[Partition, list[Life]] = field(default_factory=dict)
+    behind: dict[Partition, list[Life]] = field(default_factory=dict)
 
     def life(self, row: int) -> Life:
         """The possibility of a row."""
@@ -73,6 +72,14 @@ class World:
         """Keep what became of a row whose partition was deleted."""
         life = Life(possibility, self.traces.pop(row, Trace()), None)
         self.gone.setdefault(possibility.partition, []).append(life)
+
+    def leave_behind(self, rows: set[int]) -> None:
+        """Simulate some rows no more."""
+        for row in sorted(rows):
+            life = self.life(row)._replace(row=None)
+            self.behind.setdefault(life.possibility.partition, []).append(life)
+        if rows:
+            self.rebuild(rows)
 
     def drop_vanished(self, event: LogEvent) -> None:
         """Drop partitions that must have gone unseen before an event.
@@ -174,7 +181,10 @@ def run_event(world: World, event: LogEvent) -> Ran:
             if row >= len(before) or before[row] is not possibility:  # Of another partition now.
                 world.traces[row] = Trace()
                 world.brokers.rows.pop(row, None)
-    if event.kind == "resume":
+    if event.kind == "resume" and event.fields.get("within_election"):
+        for broker in simulation.registered:  # It may have been started right before.
+            world.brokers.register(broker, event.time)
+    elif event.kind == "resume":
         _remember_all(world)
     if event.kind == "failover":
         if is_hole(event):

@@ -205,7 +205,13 @@ class Simulation:
         self.controller = self._controller()
         self.items = {old[row]: items for row, items in self.items.items() if row in old}
         self.unread = {old[row]: record for row, record in self.unread.items() if row in old}
-        self.leaders_before = {}
+        self.late = {old[row]: record for row, record in self.late.items() if row in old}
+        self.leaders_before = {
+            old[row]: leader for row, leader in self.leaders_before.items() if row in old
+        }
+        leaders = self.leaders_at_start
+        self.leaders_at_start = [leaders[row] for row in kept] if len(leaders) > max(
+            kept, default=-1) else []
         stored, self.stored = self.stored, self._counts()
         self.stored[: len(kept)] = stored[kept]
         self._configure()

@@ -10,6 +10,7 @@ import bisect
 import itertools
 from collections import deque
 from collections.abc import Collection, Sequence
+from functools import cached_property
 from typing import Any
 
 from kfast.log_replay.events.batches import Batch, split_batches
@@ -46,6 +47,12 @@ MAKES_ONLINE = frozenset({"failover", "resume", "brokers", "dir_failure", "reass
 MOST_NEAR = 4
 """Batches that are looked at together, to tell which event has written the first of them."""
 
+LISTS = frozenset({"active_brokers", "topics"})
+"""Lines that tell what a controller reads as it is elected, before it does anything."""
+
+ELECTION = LISTS | {"ready"}
+"""Lines that tell that a controller is being elected, besides those that announce it."""
+
 SAME_CHECK_MS = 1000
 """Lines this close together tell of one check for unbalanced leaders."""
 
@@ -65,7 +72,7 @@ def write_script(statements: Sequence[Statement], term: Term) -> list[LogEvent]:
     first = term.statements[0]
     if not writer.events or writer.events[0].kind != "failover":
         writer.events.insert(0, LogEvent("resume", statements[first].entry.time, first, {
-            "registered": writer.registered,
+            "registered": writer.registered, "within_election": bool(writer.within_election),
         }, term, inferred=True))
     return writer.events
 
@@ -129,7 +136,10 @@ class _Writer:
         for number, statement in zip(self.term.statements, self.lines, strict=True):
             if statement.kind in ("caught_up", "assignment_updating"):
                 self.moving.add(statement.fields["partition"])
-            if statement.kind in OPENING:
+            if statement.kind in OPENING or (
+                number == self.term.statements[0] and self.within_election in LISTS
+                and self.registered is not None
+            ):
                 if self.last is None:
                     self._add("failover", number, {
                         "registered": self.registered, **self._read_topics(number),
@@ -169,6 +179,12 @@ class _Writer:
             elif statement.kind == "reassign_waits" and (event := self._last_if("reassign")):
                 event.fields.setdefault("waiting", set()).add(statement.fields["partition"])
             self._note_assignment(statement)
+
+    @cached_property
+    def within_election(self) -> str:
+        """What the log tells first of its controller's election, if it begins within it."""
+        first = next((line.kind for line in self.lines if line.kind in MARKS.keys() | ELECTION), "")
+        return first if first in ELECTION else ""
 
     def _is_answered(self) -> bool:
         """Whether a broker has answered since the last event: else that one failed deletions."""

@@ -50,10 +50,10 @@ def _go(explorer: Explorer) -> None:
         Possibility(partition, 0) for partition in (*born, *made_again)
     ], made_again)
     explorer.add_unwritten(point)
+    had_choice = explorer.has_choice()
     _compare_all(explorer, stretch)
-    n_rows = len(explorer.world.simulation.possibility)
     troubled = explorer.choose()
-    if troubled and len(explorer.world.simulation.possibility) < n_rows:
+    if troubled and had_choice:
         # What was ruled out had a part in what depends on all partitions, so again without it.
         explorer.world = explorer.begin_again(before, set(explorer.everywhere()))
         _go_again(explorer, stretch)
@@ -89,18 +89,18 @@ def _made_again(explorer: Explorer, point: LogEvent) -> set[Partition]:
 
 def _compare_all(explorer: Explorer, stretch: Stretch) -> None:
     """Compare all possibilities with the lines; those that fall behind no longer, if they lose."""
-    early = len(stretch.lines) > FEW_LINES and any(
-        len(rows) > 1 for rows in explorer.world.simulation.rows.values()
-    )
+    early = len(stretch.lines) > FEW_LINES and explorer.has_choice()
     start = copy_of(explorer.world) if early else explorer.world
     go_through(explorer.world, stretch, explorer.steps.over(stretch.lines), leave_behind=early)
-    if early and explorer.is_hasty():
-        explorer.world = start
-        _go_again(explorer, stretch)
+    hasty = explorer.hasty()
+    if hasty:
+        world = start.only(hasty | explorer.companions(start, hasty))
+        go_through(world, stretch, stretch.lines_about(hasty), hasty)
+        explorer.merge(world, hasty)
 
 
 def _go_again(explorer: Explorer, stretch: Stretch) -> None:
-    """Compare all possibilities with the lines once more, from another beginning."""
+    """Compare what was chosen with the lines once more, from the beginning."""
     for event in stretch.events:
         event.fields.pop("supposed", None)
     explorer.steps.total += len(stretch.lines)

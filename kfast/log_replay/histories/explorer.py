@@ -104,6 +104,10 @@ class Explorer:
         """Partitions that are there, and those deleted in the stretch at hand."""
         return list(dict.fromkeys((*self.world.gone, *self.world.simulation.rows)))
 
+    def has_choice(self) -> bool:
+        """Whether there are several possibilities of any partition."""
+        return any(len(rows) > 1 for rows in self.world.simulation.rows.values())
+
     def next_cut(self, first: int) -> int:
         """Place where the stretch after the one that begins with an event begins."""
         events = self.cluster.events
@@ -227,29 +231,25 @@ class Explorer:
             possibility.number = 0
         if dropped or numbered:
             world.rebuild(dropped)
+        world.behind.clear()
         return self.unexplained(troubled)
 
-    def is_hasty(self) -> bool:
-        """Whether a possibility that was left behind might have come out best, or as good.
+    def hasty(self) -> set[Partition]:
+        """Partitions of which a possibility that was left behind might have come out best.
 
         It costs at least what the lines say that it was compared with.
         """
-        for partition in self.everywhere():
-            lives = list(self.world.lives([partition]))
-            behind = [life for life in lives if life.trace.is_behind]
-            contenders = [
-                (life.possibility, judge(life)[0] + UNSTATED * self._unstated(life))
-                for life in lives if behind and not life.trace.is_behind
-            ]
-            for life in behind:
-                possibility, (wrong, _) = life.possibility, judge(life)
-                if not any(
-                    contender.creation is possibility.creation and wrong > cost
-                    and wrong + possibility.cost > cost + contender.cost
-                    for contender, cost in contenders
-                ):
-                    return True
-        return False
+        return {partition for partition, behind in self.world.behind.items()
+                if not self._are_beaten(behind, list(self.world.lives([partition])))}
+
+    def _are_beaten(self, behind: Sequence[Life], contenders: Sequence[Life]) -> bool:
+        """Whether each of some possibilities costs more than one of others, by its lines alone."""
+        costs = [(life.possibility, judge(life)[0] + UNSTATED * self._unstated(life))
+                 for life in contenders]
+        return all(any(
+            other.creation is possibility.creation and wrong > cost
+            and wrong + possibility.cost > cost + other.cost for other, cost in costs
+        ) for possibility, wrong in ((life.possibility, judge(life)[0]) for life in behind))
 
     def unexplained(self, troubled: Troubled) -> Troubled:
         """Partitions that lines disagree with, newly, of some."""
@@ -260,8 +260,10 @@ class Explorer:
     def _best(self, partition: Partition, lives: Sequence[Life]) -> tuple[Life, float]:
         """Settle the possibility that costs least; itself, and what disagrees with it."""
         judged = [(life, *judge(life)) for life in lives]
+        behind = [life for life in self.world.behind.get(partition, ())
+                  if life.possibility.creation is lives[0].possibility.creation]
         at = 0
-        if len(judged) > 1:
+        if len(judged) + len(behind) > 1:
             costs = [
                 wrong + UNSTATED * (self._unstated(life) + _is_below(life.possibility, found))
                 for life, wrong, found in judged
@@ -273,7 +275,7 @@ class Explorer:
             if lives[at].possibility.number:
                 self.contests.append(Contest(
                     partition, lives[at].possibility.starts[-1].reason, lives[at].trace,
-                    [life.trace for life in lives if life is not lives[at]],
+                    [life.trace for life in (*lives, *behind) if life is not lives[at]],
                 ))
         best, wrong, found = judged[at]
         self.settle(best, found)
@@ -389,6 +391,7 @@ class Explorer:
         """Take rows of some partitions from another world instead of one's own."""
         world = self.world
         for partition in partitions:
+            world.behind.pop(partition, None)
             world.gone.pop(partition, None)
             if partition in other.gone:
                 world.gone[partition] = other.gone[partition]

@@ -120,7 +120,7 @@ def find_writes(explorer: Explorer, before: World, troubled: Troubled) -> Troubl
         explorer.add(world, stretch.point, [Possibility(p, 0) for p in sorted(some & born)])
         trial = stretch.with_events(_with_writes(stretch.events, writes, earlier))
         with _left_out(unnamed, doubted):
-            go_through(world, trial, trial.lines_about(some), some)
+            go_through(world, trial, trial.lines_about(some), some, leave_behind=True)
         explorer.keep_cheapest(world, some & born)
         wrong, left = explorer.n_wrong(explorer.world, some), explorer.n_wrong(world, some)
         alike = Counter((write.isr, write.times, write.place) for write in writes)

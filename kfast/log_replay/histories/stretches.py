@@ -106,13 +106,13 @@ def go_through(
 ) -> None:
     """Run a stretch's events and compare some of its lines, for all partitions or for some.
 
-    With `leave_behind`, a possibility that is far behind another one is compared with no more
-    lines: whether it could have won all the same is for the caller to see.
+    With `leave_behind`, a possibility that is far behind another one is simulated no more: whether
+    it could have won all the same is for the caller to see.
     """
     pending, enough = deque(stretch.events), FEW_LINES
     for n_compared, number in enumerate(lines):
         if leave_behind and n_compared == enough:
-            _leave_behind(world)
+            world.leave_behind(set(_far_behind(world)))
             enough *= 2
         while pending and pending[0].at <= number:
             run_event(world, pending.popleft())
@@ -136,11 +136,8 @@ def _compare(
     compared = [
         (row, compare(case._replace(fields=fields, row=row)))
         for partition, fields in subjects(line) if only is None or partition in only
-        for row in simulation.rows_of(partition) if not world.traces[row].is_behind
-    ] + [
-        (row, [check]) for row, check in world.unlisted(line, only)
-        if not world.traces[row].is_behind
-    ]
+        for row in simulation.rows_of(partition)
+    ] + [(row, [check]) for row, check in world.unlisted(line, only)]
     for row, checks in compared:
         possibility = simulation.possibility[row]
         world.traces[row].checks += [(number, check) for check in checks]
@@ -149,14 +146,12 @@ def _compare(
                 possibility.note_offset(check.counted, check.logged, check.predicted)
 
 
-def _leave_behind(world: World) -> None:
-    """Mark what lines disagree with much more than with another possibility of its partition."""
+def _far_behind(world: World) -> Iterator[int]:
+    """Rows that lines disagree with much more often than with another one of their partition."""
     for rows in world.simulation.rows.values():
         if len(rows) > 1:
-            ahead = [row for row in rows if not world.traces[row].is_behind]
-            wrong = {row: judge(world.life(row))[0] for row in ahead}
-            for row, n_wrong in wrong.items():
-                world.traces[row].is_behind = n_wrong > min(wrong.values()) + FAR
+            wrong = {row: judge(world.life(row))[0] for row in rows}
+            yield from (row for row in rows if wrong[row] > min(wrong.values()) + FAR)
 
 
 # --- judging possibilities ----------------------------------------------------------------------
