@@ -40,6 +40,7 @@ from kfast.log_replay.engine.predictions import (
 )
 from kfast.log_replay.engine.rows import (
     COUNTED,
+    UNKNOWN_EPOCH,
     Possibility,
     plain_topic,
     row_of,
@@ -555,9 +556,12 @@ class Simulation:
         values = {}
         for name, value in logged.items():
             kind = COUNTED.get(name, "")
-            if not is_unknown.get(kind):
+            offset = possibility.offset(kind) if is_unknown.get(kind) else None
+            if not is_unknown.get(kind) or (
+                kind == "record_epoch" and value - (offset or 0) != UNKNOWN_EPOCH
+            ):  # Else a controller has written it since.
                 values[name] = value
-            elif (offset := possibility.offset(kind)) is not None:
+            elif offset is not None:
                 values[name] = value - offset
         return values
 

@@ -167,8 +167,9 @@ def _mentions(
     found: dict[Partition, list[Mention]] = {}
     for number in stretch.lines:
         line = stretch.statements[number]
-        for partition, fields in subjects(line) if line.kind in KINDS else ():
-            if partition not in partitions:
+        is_cached = line.kind == "cached_partition"  # It may be late, so it comes first or never.
+        for partition, fields in subjects(line) if is_cached or line.kind in KINDS else ():
+            if partition not in partitions or (is_cached and partition in found):
                 continue
             mentions = found.setdefault(partition, [])
             if mentions:

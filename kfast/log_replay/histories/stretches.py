@@ -142,7 +142,9 @@ def _compare(
         possibility = simulation.possibility[row]
         world.traces[row].checks += [(number, check) for check in checks]
         for check in checks if any(possibility.unknown()[:2]) else ():
-            if check.counted and isinstance(check.predicted, int):
+            if check.counted and isinstance(check.predicted, int) and (
+                check.counted != "record_epoch" or check.predicted == UNKNOWN_EPOCH
+            ):
                 possibility.note_offset(check.counted, check.logged, check.predicted)
 
 

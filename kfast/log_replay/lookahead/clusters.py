@@ -696,11 +696,12 @@ def _learn_births(statements: Sequence[Statement], cluster: Cluster) -> None:
             listed.append((number, set()))
     made = {topic: event.at for event in reversed(cluster.events) if event.kind == "topics"
             for topic in event.fields["names"]}
-    unwritten = {partition for point in points for partition in point.fields.get("unwritten", ())}
+    unwritten = {partition: point.at for point in reversed(points)
+                 for partition in point.fields.get("unwritten", ())}
     for partition in cluster.assignments:
-        if partition in unwritten:
-            continue
         seen = mentioned[partition]
+        if unwritten.get(partition, len(statements)) <= seen:
+            continue
         latest = max(bisect.bisect_right(starts, seen) - 1, 0)
         absent = [number for number, topics in listed
                   if number < seen and partition[0] not in topics]

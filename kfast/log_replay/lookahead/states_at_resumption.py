@@ -63,11 +63,13 @@ def _note(
     registered = point.fields["registered"]
     first: dict[tuple[Partition, int], tuple[ReplicaState, int]] = {}
     known: set[str] = set()
+    created: set[str] = set()
     queued: set[str] = set()
     for number in numbers:
         fields, kind = statements[number].fields, statements[number].kind
         if kind in ("delete_topics", "new_topics"):
             known.update(fields["topics"])
+            created.update(fields["topics"] if kind == "new_topics" else ())
         elif kind == "deletion_handled":
             queued.update(set(fields["topics"]) - known)
         elif kind == "replica_states" and number < end:
@@ -75,7 +77,7 @@ def _note(
                 if name in REPLICA_STATE_NAMES:
                     state = ReplicaState(REPLICA_STATE_NAMES.index(name))
                     first.setdefault(((topic, index), replica), (state, number))
-        elif kind in MOVED and fields["partition"][0] not in known:
+        elif kind in MOVED and fields["partition"][0] not in created:
             key, is_under_way = (fields["partition"], fields["replica"]), number < end
             name = fields["after" if is_under_way and kind == "replica_moved" else "before"]
             if name in REPLICA_STATE_NAMES and (is_under_way or key not in first):
