@@ -82,6 +82,7 @@ class BrokerSide:
     def __init__(self) -> None:
         self.rows: defaultdict[int, RowMemory] = defaultdict(RowMemory)
         self.fresh: dict[int, bool | None] = {}
+        self.unproven: set[int] = set()
         self.started: dict[int, int] = {}
         self.registered_at: dict[int, int] = {}
         self.hole_ended = 0
@@ -169,6 +170,7 @@ class BrokerSide:
         other = copy.copy(self)
         for name in ("fresh", "started", "registered_at"):
             setattr(other, name, dict(getattr(self, name)))
+        other.unproven = set(self.unproven)
         other.rows = defaultdict(RowMemory, {row: one.copy() for row, one in self.rows.items()})
         return other
 

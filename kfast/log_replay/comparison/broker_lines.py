@@ -60,6 +60,11 @@ def _previous(case: Case, item: Item | None) -> list[Check]:
         elif logged == NEVER.leader_epoch:
             side.start(broker, side.registered_at.get(broker, 0))
     known = side.remembered(case.simulation, broker, case.row, item)
+    if broker in side.unproven and known not in (None, NEVER):
+        if logged == NEVER.leader_epoch:
+            known = None  # It has been started right before, or what was sent it comes just now.
+        else:
+            side.unproven.discard(broker)
     if known is not None and known.leader_epoch != logged:
         older = side.remembered(case.simulation, broker, case.row, item, of_this_term=True)
         known = older if older is not None and older.leader_epoch == logged else known

@@ -181,10 +181,7 @@ def run_event(world: World, event: LogEvent) -> Ran:
             if row >= len(before) or before[row] is not possibility:  # Of another partition now.
                 world.traces[row] = Trace()
                 world.brokers.rows.pop(row, None)
-    if event.kind == "resume" and event.fields.get("within_election"):
-        for broker in simulation.registered:  # It may have been started right before.
-            world.brokers.register(broker, event.time)
-    elif event.kind == "resume":
+    if event.kind == "resume":
         _remember_all(world)
     if event.kind == "failover":
         if is_hole(event):
@@ -199,7 +196,10 @@ def run_event(world: World, event: LogEvent) -> Ran:
 
 
 def _remember_all(world: World) -> None:
-    """Where the log goes on, live brokers have heard of every record as it is then."""
+    """Where the log goes on, live brokers have heard of every record as it is then.
+
+    One that was started right before has not: the first that tells another than none proves it.
+    """
     simulation = world.simulation
     live = simulation.registered
     for row in range(len(simulation.possibility)):
@@ -210,3 +210,4 @@ def _remember_all(world: World) -> None:
                 world.brokers.rows[row].heard[broker] = heard
     for broker in live:
         world.brokers.fresh[broker] = False
+    world.brokers.unproven |= live

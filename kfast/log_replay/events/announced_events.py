@@ -50,9 +50,6 @@ MOST_NEAR = 4
 LISTS = frozenset({"active_brokers", "topics"})
 """Lines that tell what a controller reads as it is elected, before it does anything."""
 
-ELECTION = LISTS | {"ready"}
-"""Lines that tell that a controller is being elected, besides those that announce it."""
-
 SAME_CHECK_MS = 1000
 """Lines this close together tell of one check for unbalanced leaders."""
 
@@ -72,7 +69,7 @@ def write_script(statements: Sequence[Statement], term: Term) -> list[LogEvent]:
     first = term.statements[0]
     if not writer.events or writer.events[0].kind != "failover":
         writer.events.insert(0, LogEvent("resume", statements[first].entry.time, first, {
-            "registered": writer.registered, "within_election": bool(writer.within_election),
+            "registered": writer.registered,
         }, term, inferred=True))
     return writer.events
 
@@ -137,8 +134,7 @@ class _Writer:
             if statement.kind in ("caught_up", "assignment_updating"):
                 self.moving.add(statement.fields["partition"])
             if statement.kind in OPENING or (
-                number == self.term.statements[0] and self.within_election in LISTS
-                and self.registered is not None
+                number == self.term.statements[0] and self.begins_within_election
             ):
                 if self.last is None:
                     self._add("failover", number, {
@@ -181,10 +177,10 @@ class _Writer:
             self._note_assignment(statement)
 
     @cached_property
-    def within_election(self) -> str:
-        """What the log tells first of its controller's election, if it begins within it."""
-        first = next((line.kind for line in self.lines if line.kind in MARKS.keys() | ELECTION), "")
-        return first if first in ELECTION else ""
+    def begins_within_election(self) -> bool:
+        """Whether the log begins as the controller reads what there is, and tells who is there."""
+        first = next((line.kind for line in self.lines if line.kind in MARKS.keys() | LISTS), "")
+        return first in LISTS and self.registered is not None
 
     def _is_answered(self) -> bool:
         """Whether a broker has answered since the last event: else that one failed deletions."""

@@ -41,6 +41,7 @@ from kfast.log_replay.events.events import POINTS, LogEvent, is_hole
 from kfast.log_replay.histories.explorer import Explorer
 from kfast.log_replay.lookahead.clusters import Cluster
 from kfast.log_replay.report.timeline import Watcher, describe, unclean_elections
+from kfast.log_replay.terms.absent_controllers import HANDLED_MS
 from kfast.log_replay.terms.holes import LONG_SILENCE_MS
 from kfast.log_replay.terms.terms import Term, hides_isr_changes
 from kfast.log_replay.wording.forms import Statement
@@ -294,6 +295,9 @@ class Checker:
                 if not all(map(agrees, checks)) and self._is_of_replaced(line, number):
                     self.facts += unjudged_facts(line, number, REPLACED)
                     continue
+                if self._is_from_before(line, rows[0], checks):
+                    checks = [check if agrees(check) else check._replace(predicted=None)
+                              for check in checks]
                 for check in checks:
                     self._judge(number, partition, check)
                 record = fields.get("record")
@@ -325,6 +329,23 @@ class Checker:
         controller, epoch = line.fields["controller"], line.fields["controller_epoch"]
         key = controller, "UpdateMetadata", line.actor_id, None, epoch
         return number > self.cluster_view.replaced_requests.get(key, number)
+
+    def _is_from_before(self, line: Statement, row: int, checks: Sequence[Check]) -> bool:
+        """Whether a broker's line is about a request that was made before the log goes on.
+
+        It says an older record than the one that there is by then, or that the partition is new.
+        """
+        start = next(iter(self.world.simulation.possibility[row].starts[-1:]), None)
+        if line.actor != "broker" or start is None or start.point.kind != "resume" or (
+            line.entry.time > start.point.time + HANDLED_MS
+        ) or self.cluster_view.why_unknown([self.world.simulation.possibility[row].partition]):
+            return False
+        least = {"leader_epoch": start.leader_epoch or 0, "version": start.version or 0}
+        return any(
+            check.logged < least[check.field] if check.field in least
+            else check.field == "is_new" and check.logged
+            for check in checks if not agrees(check)
+        )
 
     def _judge(self, number: int, partition: Partition, check: Check) -> None:
         """Judge a value that a line says of a partition."""
