@@ -21,6 +21,7 @@ from kfast.log_replay.comparison.facts import (
     UNASSIGNED,
     UNSEEN,
 )
+from kfast.log_replay.histories import exploration, stretches
 from kfast.log_replay.log_files import read_logs
 from kfast.log_replay.lookahead.clusters import split_clusters
 from kfast.log_replay.steps import Steps
@@ -480,3 +481,51 @@ def test_a_third_of_a_real_log_is_missing_at_its_beginning(folder, shared_data, 
     found = replay(tmp_path)
     assert [str(one) for one in found.contradictions] == []
     assert found.counts["predicted"] > 2 * found.counts["unknown"] or folder == "zk-3.3-one-broker"
+
+
+@pytest.mark.parametrize(("folder", "first"), [
+    pytest.param("zk-1.1-holes", "2018-07-18 17:39:46,423", id="within an election"),
+    pytest.param("zk-2.7-stop-replica-ignored", "2021-02-15 08:30:12,539", id="nor the epoch"),
+    pytest.param("zk-3.0-three-brokers", "2021-11-12 22:10:03,846",
+                 id="with records that fit only an answer that is not logged"),
+    pytest.param("zk-3.3-one-broker", "2023-01-16 17:27:58,607",
+                 id="with a broker that was started right before"),
+    pytest.param("zk-3.5-topics-made-again", "2023-09-20 13:05:06,866", id="with a list of topics"),
+    pytest.param("zk-3.5-topics-made-again", "2023-09-20 14:38:45,913",
+                 id="within an election, with such a broker"),
+])
+def test_a_real_log_begins_somewhere(folder, first, shared_data, tmp_path):
+    """Each place is one at which a fact was contradicted that is not."""
+    source = shared_data / "controller_logs" / folder
+    if not source.is_dir():
+        pytest.skip(f"the real logs are not there ({source})")
+    write_some(source, tmp_path, lambda at: at >= first)
+    found = replay(tmp_path)
+    assert [str(one) for one in found.contradictions] == []
+    assert found.counts["predicted"] > 5 * found.counts["adopted"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_log_that_begins_within_an_election_begins_with_it(version, tmp_path):
+    """What the controller reads is told, and its requests follow."""
+    tell_at_random(version, Random(3)).log.save(tmp_path / "whole")
+    begin = min(at for own in entries(tmp_path / "whole").values() for at, text in own
+                if "Currently active brokers" in text)
+    write_some(tmp_path / "whole", tmp_path / "rest", lambda at: at >= begin)
+    logs = read_logs(tmp_path / "rest")
+    statements, _ = understand(logs, Steps(None, len(logs.entries)))
+    cluster, = split_clusters(statements, find_terms(statements))
+    assert not cluster.terms[0].opened
+    assert cluster.events[0].kind == "failover"
+    found = replay(tmp_path / "rest", PROFILES[version])
+    assert [str(one) for one in found.contradictions] == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_which_possibilities_are_left_behind_early_changes_nothing(version, tmp_path, monkeypatch):
+    tell_at_random(version, Random(5)).log.save(tmp_path / "whole")
+    begin_at(tmp_path / "whole", tmp_path / "rest", 0.4)
+    never = replay(tmp_path / "rest", PROFILES[version]).facts
+    for module in (exploration, stretches):
+        monkeypatch.setattr(module, "FEW_LINES", 4)
+    assert replay(tmp_path / "rest", PROFILES[version]).facts.equals(never)

@@ -179,8 +179,9 @@ class _Writer:
     @cached_property
     def begins_within_election(self) -> bool:
         """Whether the log begins as the controller reads what there is, and tells who is there."""
-        first = next((line.kind for line in self.lines if line.kind in MARKS.keys() | LISTS), "")
-        return first in LISTS and self.registered is not None
+        kinds = [line.kind for line in self.lines]
+        first = next((kind for kind in kinds if kind in MARKS.keys() | LISTS), "")
+        return first in LISTS and self.registered is not None and "scheduler_started" in kinds
 
     def _is_answered(self) -> bool:
         """Whether a broker has answered since the last event: else that one failed deletions."""

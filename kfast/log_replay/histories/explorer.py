@@ -353,6 +353,13 @@ class Explorer:
             world.rebuild(dropped, [(p, simulation.row_of(p)) for p in chosen])
         return world
 
+    def begin_anew(self, before: World, partitions: set[Partition], born: set[Partition]) -> World:
+        """The same, with everything that the records of some of them may be that are born there."""
+        companions = self.companions(before, partitions)
+        world = self.begin_again(before, (partitions | companions) - born)
+        self.add(world, self.stretch.point, [Possibility(p, 0) for p in sorted(born)])
+        return world
+
     def keep_cheapest(self, world: World, partitions: Iterable[Partition]) -> None:
         """Keep one possibility of each of some partitions in a world, the one that costs least."""
         simulation = world.simulation

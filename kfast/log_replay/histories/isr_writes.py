@@ -25,7 +25,6 @@ from kfast.log_replay.comparison.facts import WRITTEN
 from kfast.log_replay.comparison.worlds import World
 from kfast.log_replay.engine.handlers import MOST_WRITES
 from kfast.log_replay.engine.predictions import Item
-from kfast.log_replay.engine.rows import Possibility
 from kfast.log_replay.engine.simulation import DECIDED
 from kfast.log_replay.events.events import LogEvent, is_hole
 from kfast.log_replay.histories.explorer import Explorer, Troubled
@@ -115,9 +114,7 @@ def find_writes(explorer: Explorer, before: World, troubled: Troubled) -> Troubl
         some = {write.partition for write in writes} | doubted
         if not some:
             return troubled
-        earlier_ones = (some | explorer.companions(before, some)) - (some & born)
-        world = explorer.begin_again(before, earlier_ones)
-        explorer.add(world, stretch.point, [Possibility(p, 0) for p in sorted(some & born)])
+        world = explorer.begin_anew(before, some, some & born)
         trial = stretch.with_events(_with_writes(stretch.events, writes, earlier))
         with _left_out(unnamed, doubted):
             go_through(world, trial, trial.lines_about(some), some, leave_behind=True)

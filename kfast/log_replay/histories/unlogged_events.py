@@ -188,21 +188,27 @@ def _try(
     explorer: Explorer, before: World, stretch: Stretch, event: LogEvent, place: int,
     wrong: dict[Partition, float],
 ) -> Tried | None:
-    """Simulate partitions with one more event; None where it explains too few lines."""
+    """Simulate partitions with one more event; None where it explains too few lines.
+
+    A record from before the log may have been chosen for want of the event, so it is chosen again.
+    """
     trial = stretch.with_events([*stretch.events[:place], event, *stretch.events[place:]])
     named = NAMES[event.kind]
-    for _ in range(2):
-        some = set(event.fields[named])
-        world = explorer.begin_again(before, some | explorer.companions(before, some))
-        go_through(world, trial, trial.lines_about(some), some)
-        gains = {p: wrong[p] - left for p, left in explorer.n_wrong(world, some).items()}
-        helped = {p for p in some if gains[p] > 1}
-        gain = sum(gains[p] for p in helped)
-        if gain <= max(COST[event.fields["reason"]], sum(wrong.values()) * LEAST):
-            return None
-        if helped == some:
-            return Tried(gain, event, place, world)
-        event.fields[named] = {
-            p: isr for p, isr in event.fields[named].items() if p in helped
-        }
+    born = {p for p in event.fields[named] if explorer.cluster.births.get(p) is stretch.point}
+    for again in (set(), born) if born else (set(),):
+        candidates = event.fields[named]
+        for _ in range(2):
+            some = set(event.fields[named])
+            world = explorer.begin_anew(before, some, some & again)
+            go_through(world, trial, trial.lines_about(some), some, leave_behind=True)
+            explorer.keep_cheapest(world, some & again)
+            gains = {p: wrong[p] - left for p, left in explorer.n_wrong(world, some).items()}
+            helped = {p for p in some if gains[p] > 1}
+            gain = sum(gains[p] for p in helped)
+            if gain <= max(COST[event.fields["reason"]], sum(wrong.values()) * LEAST):
+                break
+            if helped == some:
+                return Tried(gain, event, place, world)
+            event.fields[named] = {p: isr for p, isr in candidates.items() if p in helped}
+        event.fields[named] = candidates
     return None

@@ -18,6 +18,9 @@ from kfast.schema import LEADER_DURING_DELETE, REPLICA_STATE_NAMES, ReplicaState
 MOVED = frozenset({"replica_moved", "replica_failed"})
 """Lines that name the state of a replica, and the one that it gets, or is refused."""
 
+INELIGIBLE = REPLICA_STATE_NAMES[ReplicaState.DELETION_INELIGIBLE]
+"""The state in which a replica waits until its topic may be deleted."""
+
 
 def note_states(statements: Sequence[Statement], events: Sequence[LogEvent]) -> None:
     """Give events what their controller goes on with: those of kind `resume`, and failovers.
@@ -27,15 +30,15 @@ def note_states(statements: Sequence[Statement], events: Sequence[LogEvent]) -> 
     tell who is registered; `queued` has the topics that are being deleted. A new controller finds
     neither, but reassignments: `moving` has their targets, where nothing but their end is logged.
     """
-    ends = [event.at for event in events[1:]] + [len(statements)]
-    points = [(event, end) for event, end in zip(events, ends, strict=True)
+    ends = [event.at for event in events[1:]] + [len(statements)] * 2
+    points = [(event, ends[at], ends[at + 1]) for at, event in enumerate(events)
               if event.kind in POINTS]
-    lasts = [point.at for point, _ in points[1:]] + [len(statements)]
-    for (point, end), last in zip(points, lasts, strict=True):
+    lasts = [point.at for point, _, _ in points[1:]] + [len(statements)]
+    for (point, end, second), last in zip(points, lasts, strict=True):
         numbers = [number for number in point.term.statements if point.at <= number < last]
         point.fields["moving"] = dict(_moving(statements, numbers))
         if point.kind == "resume":
-            _note(statements, numbers, point, end)
+            _note(statements, numbers, point, end, second)
 
 
 def _moving(
@@ -57,9 +60,13 @@ def _moving(
 
 
 def _note(
-    statements: Sequence[Statement], numbers: Sequence[int], point: LogEvent, end: int
+    statements: Sequence[Statement], numbers: Sequence[int], point: LogEvent, end: int,
+    second: int,
 ) -> None:
-    """Note what lines tell of states and topics; `end` is where the next event begins."""
+    """Note what lines tell of states and topics.
+
+    `end` is where the next event begins, `second` the one after it.
+    """
     registered = point.fields["registered"]
     first: dict[tuple[Partition, int], tuple[ReplicaState, int]] = {}
     known: set[str] = set()
@@ -80,6 +87,8 @@ def _note(
         elif kind in MOVED and fields["partition"][0] not in created:
             key, is_under_way = (fields["partition"], fields["replica"]), number < end
             name = fields["after" if is_under_way and kind == "replica_moved" else "before"]
+            if fields["partition"][0] in known and (name != INELIGIBLE or number >= second):
+                continue  # What is before it has happened since.
             if name in REPLICA_STATE_NAMES and (is_under_way or key not in first):
                 first[key] = ReplicaState(REPLICA_STATE_NAMES.index(name)), number
                 queued.update({key[0][0]} if first[key][0] in BEING_DELETED else ())
