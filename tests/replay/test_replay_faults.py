@@ -6,6 +6,9 @@ where a part of them is left out: the rest is right.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from random import Random
@@ -60,6 +63,9 @@ CUT = {
     ("2.4.1-31-trace", "begin", 42): (0, 0),
     ("3.4.1-11-trace", "begin", 43): (0, 0),
     ("2.8.2-11-trace", "begin", 42): (2, 0),
+    ("3.6.2-11-trace", "hole", 41): (0, 0),
+    ("2.8.2-11-trace", "hole", 41): (10, 0),
+    ("3.4.1-11-trace", "hole", 41): (4, 2),
 }
 """The same of clusters without a part of their logs: the kind of what is missing, and the seed."""
 
@@ -129,3 +135,17 @@ def test_the_clusters_are_there():
     assert WRONG.keys() <= {path.name.removesuffix(".tar.xz") for path in CLUSTERS}
     assert {kind for _, kind, _ in CUT} == KINDS.keys()
     assert {kind for _, kind, _ in DAMAGED} == {*DAMAGES, "clocks"}
+
+
+def test_how_python_hashes_names_changes_nothing(tmp_path):
+    """Sets of names have another order in each process."""
+    unpack("3.5.2-12-info", tmp_path / "complete")
+    cut(tmp_path / "complete", tmp_path / "cut", "begin", Random(41))
+    code = (f"from kfast.log_replay import replay; r = replay({str(tmp_path / 'cut')!r}, 'zk-3.5');"
+            "print(sorted(map(str, r.facts.to_pylist())))")
+    tables = {
+        subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed},
+                       capture_output=True, check=True).stdout
+        for seed in ("1", "3")
+    }
+    assert len(tables) == 1

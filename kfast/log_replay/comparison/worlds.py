@@ -15,7 +15,7 @@ from kfast.log_replay.comparison.partition_lines import COMPARE, LED_BY_PREFERRE
 from kfast.log_replay.engine.handlers import run
 from kfast.log_replay.engine.rows import Possibility
 from kfast.log_replay.engine.simulation import Ran, Simulation
-from kfast.log_replay.events.events import LogEvent, is_hole
+from kfast.log_replay.events.events import POINTS, LogEvent, is_hole
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.values import Partition
 
@@ -90,7 +90,7 @@ class World:
         fields, simulation = event.fields, self.simulation
         topics = partitions = None
         unwritten = fields.get("unwritten", ())
-        if event.kind == "failover" and is_hole(event):
+        if event.kind in POINTS and is_hole(event):
             topics, partitions = fields.get("listed"), fields.get("partitions")
         created = fields["names"] if event.kind == "topics" and not event.inferred else ()
         gone = {

@@ -49,7 +49,7 @@ def try_others(explorer: Explorer, before: World, troubled: Troubled) -> Trouble
     explorer.add(world, stretch.point, parents.values(), listed_assignments(stretch, {
         possibility.partition: world.simulation.state.assignment(row)
         for row, possibility in enumerate(world.simulation.possibility)
-        if possibility.partition in explorer.unheard and possibility.partition in parents
+        if possibility.partition in explorer.unlisted and possibility.partition in parents
     }))
     _complete_topics(explorer, world)
     for possibility in world.simulation.possibility:
@@ -94,7 +94,7 @@ def try_orders(explorer: Explorer, before: World, troubled: Troubled) -> Trouble
         return troubled
     world = before.only(unordered)
     earlier = {possibility.partition: possibility for possibility in world.simulation.possibility}
-    parents = [earlier.get(partition, Possibility(partition, 0)) for partition in unordered]
+    parents = [earlier.get(partition, Possibility(partition, 0)) for partition in sorted(unordered)]
     explorer.add(world, point, parents, every_order=True)
     go_through(world, explorer.stretch, explorer.stretch.lines_about(unordered), unordered)
     explorer.merge(world, unordered)

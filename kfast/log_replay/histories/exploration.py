@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+from kfast.log_replay.checks import agrees
 from kfast.log_replay.comparison.worlds import World, copy_of
 from kfast.log_replay.engine.rows import Possibility
 from kfast.log_replay.events.events import LogEvent, is_hole
@@ -41,10 +42,11 @@ def _go(explorer: Explorer) -> None:
     before = copy_of(explorer.world)
     explorer.deleting = {*point.fields.get("to_delete", ()), *point.fields.get("queued", ())}
     if is_hole(point):
-        explorer.unheard |= set(explorer.world.simulation.rows)
+        explorer.unheard |= explorer.world.simulation.rows.keys()
+        explorer.unlisted |= explorer.world.simulation.rows.keys()
     born = [p for p, birth in explorer.cluster.births.items() if birth is point]
     made_again = listed_assignments(stretch, dict.fromkeys(
-        _made_again(explorer, point).difference(born), Assignment()
+        sorted(_made_again(explorer, point).difference(born)), Assignment()
     ))
     explorer.add(explorer.world, point, [
         Possibility(partition, 0) for partition in (*born, *made_again)
@@ -63,8 +65,11 @@ def _go(explorer: Explorer) -> None:
             troubled = find(explorer, before, troubled)
     explorer.known.update(troubled)
     for row, trace in explorer.world.traces.items():
+        partition = explorer.world.simulation.possibility[row].partition
         if trace.checks:
-            explorer.unheard.discard(explorer.world.simulation.possibility[row].partition)
+            explorer.unheard.discard(partition)
+        if any(check.field == "replicas" and agrees(check) for _, check in trace.checks):
+            explorer.unlisted.discard(partition)
 
 
 def _finders(explorer: Explorer) -> list[Finder]:

@@ -79,6 +79,7 @@ class Explorer:
         self.numbers = 0
         self.known: dict[Partition, float] = {}
         self.unheard: set[Partition] = set()
+        self.unlisted: set[Partition] = set()
         self.contests: list[Contest] = []
         self.undecided: set[Partition] = set()
         self.deleting: set[str] = set()
@@ -385,7 +386,7 @@ class Explorer:
         """Take some partitions' rows from another world, and note what decided for it."""
         lost = {p: [life.trace for life in self.world.lives([p])] for p in partitions}
         self.merge(world, partitions)
-        for partition in partitions:
+        for partition in sorted(partitions):
             troubled[partition] = 0.0
             lives = list(self.world.lives([partition]))
             for life, trace in zip(lives, lost[partition], strict=False):
@@ -397,7 +398,7 @@ class Explorer:
     def merge(self, other: World, partitions: set[Partition]) -> None:
         """Take rows of some partitions from another world instead of one's own."""
         world = self.world
-        for partition in partitions:
+        for partition in sorted(partitions):
             world.behind.pop(partition, None)
             world.gone.pop(partition, None)
             if partition in other.gone:

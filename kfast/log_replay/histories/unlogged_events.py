@@ -162,7 +162,7 @@ def _leaders(
     """Leaders that were predicted when a line disagreed, else preferred replicas."""
     found: dict[int, set[Partition]] = {}
     simulation = explorer.world.simulation
-    for life in explorer.world.lives(partitions):
+    for life in explorer.world.lives(sorted(partitions)):
         leader = -1 if life.row is None else simulation.preferred(life.row)
         for at, check in life.trace.checks:
             if at == number and check.field == "leader" and check.predicted is not MISSING:

@@ -652,7 +652,7 @@ def _note_unwritten(statements: Sequence[Statement], cluster: Cluster) -> None:
         ]
         listed = {
             partition: _next_listed(statements, cluster, partition, event.at)
-            for partition in (*partitions, *event.fields.get("new", ()))
+            for partition in (*partitions, *sorted(event.fields.get("new", ())))
         }
         event.fields["unwritten"] = {p: replicas for p, replicas in listed.items() if replicas}
 

@@ -7,9 +7,10 @@ topics tells which are being deleted by then.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
-from kfast.log_replay.events.events import BEING_DELETED, POINTS, LogEvent
+from kfast.log_replay.events.events import BEING_DELETED, POINTS, LogEvent, is_hole
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Partition, distinct
@@ -29,6 +30,8 @@ def note_states(statements: Sequence[Statement], events: Sequence[LogEvent]) -> 
     elsewhere: the state of each, and the line that names it, by partition and broker, where lines
     tell who is registered; `queued` has the topics that are being deleted. A new controller finds
     neither, but reassignments: `moving` has their targets, where nothing but their end is logged.
+    `listed` has the topics that are there where the log goes on: what no line names, and the next
+    controller does not list, was deleted before.
     """
     ends = [event.at for event in events[1:]] + [len(statements)] * 2
     points = [(event, ends[at], ends[at + 1]) for at, event in enumerate(events)
@@ -39,6 +42,21 @@ def note_states(statements: Sequence[Statement], events: Sequence[LogEvent]) -> 
         point.fields["moving"] = dict(_moving(statements, numbers))
         if point.kind == "resume":
             _note(statements, numbers, point, end, second)
+    for (point, _, _), (after, _, _) in itertools.pairwise(points):
+        if point.kind == "resume" and "listed" in after.fields and not is_hole(after):
+            point.fields["listed"] = _named(statements[point.at : after.at]).union(
+                after.fields["listed"]
+            )
+
+
+def _named(statements: Sequence[Statement]) -> set[str]:
+    """Topics that lines name."""
+    named: set[str] = set()
+    for line in statements:
+        named.update(topic for (topic, _), _ in subjects(line))
+        named.update(line.fields.get("topics", ()))
+        named.update({line.fields["topic"]} if "topic" in line.fields else ())
+    return named
 
 
 def _moving(

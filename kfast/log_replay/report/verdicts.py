@@ -7,6 +7,8 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import astuple
 
+import numpy as np
+
 from kfast.log_replay.brokers import BrokerSide
 from kfast.log_replay.checks import MISSING, Check, agrees
 from kfast.log_replay.comparison.absent_controllers import Receivers
@@ -48,7 +50,7 @@ from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Partition
 from kfast.replay_results.verdicts import ADOPTED, CONTRADICTED, PREDICTED, UNKNOWN
-from kfast.schema import PartitionState, ReplicaState
+from kfast.schema import FLAG_BEING_REASSIGNED, PartitionState, ReplicaState
 from kfast.state import Leadership
 
 SILENT = frozenset({
@@ -227,6 +229,11 @@ class Checker:
         simulation.possibility[row].starts.append(start)
         if (start.replicas, start.adding, start.removing) != astuple(state.assignment(row)):
             state.set_assignment(row, start.replicas, start.adding, start.removing)
+            if not (start.adding or start.removing):  # What was under way has ended in the hole.
+                state.reassignment_targets.pop(row, None)
+                state.records["flags"][row] &= 255 - FLAG_BEING_REASSIGNED
+                moving = state.records["flags"] & FLAG_BEING_REASSIGNED
+                state.n_reassigned = int(np.count_nonzero(moving))
         known = {name: getattr(start, name) for name in
                  ("leader_epoch", "version", "controller_epoch")}
         state.set_leadership(row, leader=start.leader, isr=start.isr, recovery=start.recovery, **{
