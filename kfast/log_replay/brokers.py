@@ -77,6 +77,9 @@ class BrokerSide:
     fresh : dict
         Whether a broker's process is known to have started after the log began; None where it may
         have been restarted without a line about it.
+    unproven : set of int
+        Ids of brokers that were live where the log went on, and of which no line has shown since
+        that they remember what was before.
     """
 
     def __init__(self) -> None:

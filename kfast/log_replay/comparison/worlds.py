@@ -74,7 +74,7 @@ class World:
         self.gone.setdefault(possibility.partition, []).append(life)
 
     def leave_behind(self, rows: set[int]) -> None:
-        """Simulate some rows no more."""
+        """Simulate rows no more; their traces stay in `behind`, and rows get new numbers."""
         for row in sorted(rows):
             life = self.life(row)._replace(row=None)
             self.behind.setdefault(life.possibility.partition, []).append(life)

@@ -244,7 +244,7 @@ class Explorer:
                 if not self._are_beaten(behind, list(self.world.lives([partition])))}
 
     def _are_beaten(self, behind: Sequence[Life], contenders: Sequence[Life]) -> bool:
-        """Whether each of some possibilities costs more than one of others, by its lines alone."""
+        """Whether each possibility left behind costs more, by its lines alone, than a contender."""
         costs = [(life.possibility, judge(life)[0] + UNSTATED * self._unstated(life))
                  for life in contenders]
         return all(any(
@@ -355,7 +355,7 @@ class Explorer:
         return world
 
     def begin_anew(self, before: World, partitions: set[Partition], born: set[Partition]) -> World:
-        """The same, with everything that the records of some of them may be that are born there."""
+        """The same; of those that are `born` there, with everything that their records may be."""
         companions = self.companions(before, partitions)
         world = self.begin_again(before, (partitions | companions) - born)
         self.add(world, self.stretch.point, [Possibility(p, 0) for p in sorted(born)])

@@ -198,16 +198,16 @@ def _try(
     for again in (set(), born) if born else (set(),):
         candidates = event.fields[named]
         for _ in range(2):
-            some = set(event.fields[named])
-            world = explorer.begin_anew(before, some, some & again)
-            go_through(world, trial, trial.lines_about(some), some, leave_behind=True)
-            explorer.keep_cheapest(world, some & again)
-            gains = {p: wrong[p] - left for p, left in explorer.n_wrong(world, some).items()}
-            helped = {p for p in some if gains[p] > 1}
+            tried = set(event.fields[named])
+            world = explorer.begin_anew(before, tried, tried & again)
+            go_through(world, trial, trial.lines_about(tried), tried, leave_behind=True)
+            explorer.keep_cheapest(world, tried & again)
+            gains = {p: wrong[p] - left for p, left in explorer.n_wrong(world, tried).items()}
+            helped = {p for p in tried if gains[p] > 1}
             gain = sum(gains[p] for p in helped)
             if gain <= max(COST[event.fields["reason"]], sum(wrong.values()) * LEAST):
                 break
-            if helped == some:
+            if helped == tried:
                 return Tried(gain, event, place, world)
             event.fields[named] = {p: isr for p, isr in candidates.items() if p in helped}
         event.fields[named] = candidates
