@@ -212,8 +212,14 @@ def test_decisions_without_events_are_judged_by_one_another(tmp_path):
         assert "controller.log is not here" in " ".join(found.notes)
 
 
-def test_decisions_without_events_that_differ_are_contradicted(tmp_path):
-    """A leader epoch has one leader, whoever says it."""
-    changed = r"(solo-0 from OfflinePartition.*?leader=)3", r"\g<1>2"
+@pytest.mark.parametrize(("changed", "kinds"), [
+    ((r"(solo-0 from OfflinePartition.*?leader=)3", r"\g<1>2"), {"leader"}),
+    ((r"wide-1( state from Non)", r"wide-0\1"), {"transition"}),
+    ((r"solo-0( state from Non)", r"solo-7\1"), {"transition"}),
+    ((r"(wide-1 state.*?replicas 2),3,1", r"\1,1"), {"isr"}),
+    ((r"(wide-1 state.*?replicas )2,3,1", r"\g<1>3,2,1"), {"leader"}),
+])
+def test_decisions_without_events_that_differ_are_contradicted(changed, kinds, tmp_path):
+    """A leader epoch has one leader, and a partition is created once, with replicas that live."""
     for found in decisions_alone(tmp_path, changed):
-        assert {row.kind for row in found.contradictions} == {"leader"}
+        assert {row.kind for row in found.contradictions} == kinds

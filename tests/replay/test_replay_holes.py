@@ -97,6 +97,25 @@ def test_a_reassignment_begins_in_a_hole(version, tmp_path):
     assert facts(found, "adding", "calm-0")[-1] == ("[4]", PREDICTED)
 
 
+def test_of_a_sole_replica_the_leader_epoch_tells_the_version(tmp_path):
+    """Only a leader's own writes, of which it makes none, raise the version alone."""
+    logged = controller("2.8")
+    logged.fail_over(4)
+    logged.create_topics({"solo": [[3]], "wide": [[3, 2]]})
+    with hole(logged):
+        logged.change_brokers(failed=[3])
+        logged.change_brokers(started=[3])
+    logged.fail_over(1)
+    logged.change_brokers(failed=[3])
+    logged.log.save(tmp_path)
+    found = replay(tmp_path)
+    assert [str(one) for one in found.contradictions] == []
+    for topic, verdict in (("solo-0", PREDICTED), ("wide-0", ADOPTED)):
+        epoch, version = (next(fact for fact in facts(found, kind, topic) if fact[0] != "0")
+                          for kind in ("leader epoch", "version"))
+        assert (epoch[1], version[1]) == (ADOPTED, verdict)
+
+
 def leads(logged, topic, number):
     """The line that a leader writes about its latest request, at INFO."""
     record = logged.state.leadership(logged.log.row(topic, number))

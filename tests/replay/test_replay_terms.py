@@ -89,6 +89,20 @@ def test_the_controller_that_a_lone_broker_reads_is_unknown(tmp_path):
     )
 
 
+@pytest.mark.parametrize(("elected", "epoch"), [("10:06:00", 6), ("15:00:00", None)])
+def test_the_term_that_a_log_begins_with_is_the_one_before_the_next_election(
+    elected, epoch, tmp_path
+):
+    """No line says its epoch; hours later, any number of controllers may have been elected."""
+    folder = write(tmp_path, [
+        ("10:00:00", CHECK.format(id=1)), ("10:05:00", CHECK.format(id=1)),
+        (elected, ELECTED.format(id=2, epoch=7)),
+    ])
+    assert [(term.epoch, term.follows) for term in terms_of(folder)] == [
+        (epoch, False), (7, epoch is not None),
+    ]
+
+
 @pytest.mark.parametrize(("other", "contradicted"), [(2, []), (3, ["controller"])])
 def test_between_two_terms_without_room_another_controller_is_contradicted(
     other, contradicted, tmp_path

@@ -2,11 +2,12 @@
 
 What such a controller decided is unknown; so is an event of which the log shows the end only. Its
 lines in state-change.log, and what brokers did with its requests, are judged by what the lines
-before say: a leader epoch has one leader, a version of a record one content, a broker takes a role
-for a higher leader epoch only, and remembers the last one.
+before say: a leader epoch has one leader, a version of a record one content, a step that creates
+partitions brings all of them online, and the first of the replicas that are live leads; a broker
+takes a role for a higher leader epoch only, and remembers the last one.
 
-Source: Kafka, Partition.scala, `makeLeader`, `makeFollower`; ReplicaManager.scala,
-`becomeLeaderOrFollower`, `stopReplicas`.
+Source: Kafka, PartitionStateMachine.scala, `initializeLeaderAndIsrForPartitions`; Partition.scala,
+`makeLeader`, `makeFollower`; ReplicaManager.scala, `becomeLeaderOrFollower`, `stopReplicas`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kfast.log_replay.brokers import NEVER
-from kfast.log_replay.checks import Check, agrees
+from kfast.log_replay.checks import MISSING, Check, agrees
 from kfast.log_replay.comparison.facts import ABSENT, NAMED, Fact, name_of, unpredicted
+from kfast.log_replay.terms.holes import SILENCE_MS
 from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Partition, Record
@@ -26,6 +28,42 @@ from kfast.replay_results.verdicts import CONTRADICTED, PREDICTED
 
 ROLES = frozenset({"became_leader", "became_follower"})
 """Kinds of lines in which a broker takes a role: it has handled the leader epoch."""
+
+@dataclass
+class Creations:
+    """Partitions that a controller creates: all of a step become new, then all are online.
+
+    Attributes
+    ----------
+    line : Statement
+        The last one of the controller.
+    new : dict
+        Partitions that are in the state NewPartition, with their replicas.
+    is_complete : bool
+        Whether the log shows what was before the last step, so all of it.
+    """
+
+    line: Statement
+    new: dict[Partition, tuple[int, ...]] = field(default_factory=dict)
+    is_complete: bool = False
+
+    def follow(self, line: Statement) -> None:
+        """Take note of the controller's next line."""
+        if line.kind == "partition_new":
+            self.is_complete |= self.line.kind != "partition_new"
+            self.new.setdefault(line.fields["partition"], line.fields["replicas"])
+        elif line.kind == "partition_led":
+            self.new.pop(line.fields["partition"], None)
+        self.line = line
+
+    def state(self, line: Statement) -> str | None:
+        """The state that a partition must be in before a line; None where nothing tells it."""
+        is_new = line.fields["partition"] in self.new
+        if line.kind == "partition_new" == self.line.kind and is_new:
+            return "NewPartition"
+        if line.fields["before"] != "NewPartition" or not (is_new or self.is_complete):
+            return None
+        return "NewPartition" if is_new else "NonExistentPartition"
 
 
 @dataclass
@@ -67,6 +105,7 @@ class Receivers:
         self.time = 0
         self.histories: defaultdict[Partition, PartitionHistory] = defaultdict(PartitionHistory)
         self.controllers: dict[int, int] = {}
+        self.creations: dict[tuple[int, int], Creations] = {}
         self.sizes: dict[tuple[int, Any, Any], int] = {}
 
     def facts(self, line: Statement, number: int) -> Iterator[Fact]:
@@ -95,9 +134,27 @@ class Receivers:
                 self.sizes[key] = fields["n"]
             yield self._judged(number, f"broker {line.actor_id}",
                           Check("partitions", fields["n"], size))
+        creations = self._creations(line)
+        if creations is not None and line.kind in ("partition_new", "partition_led"):
+            state, after = creations.state(line), fields["after"]
+            yield self._judged(number, name_of(fields["partition"]), Check(
+                "transition", f"{fields['before']} -> {after}", state and f"{state} -> {after}",
+            ))
         for partition, about in subjects(line):
             for check in self._checks(line, about, partition):
                 yield self._judged(number, name_of(partition), check)
+        if creations is not None:
+            creations.follow(line)
+
+    def _creations(self, line: Statement) -> Creations | None:
+        """What the controller that writes a line creates; after a silence nothing is known."""
+        if line.actor != "controller" or line.epoch is None or line.actor_id is None:
+            return None
+        key = line.actor_id, line.epoch
+        known = self.creations.get(key)
+        if known is None or line.entry.time - known.line.entry.time > SILENCE_MS:
+            known = self.creations[key] = Creations(line)
+        return known
 
     def _of_controller(self, fields: dict[str, Any], number: int) -> Fact:
         """An epoch has one controller."""
@@ -124,6 +181,7 @@ class Receivers:
         known: dict[str, Any] = dict(history.records.get(version, {}))
         if epoch in history.leaders:
             known["leader"] = history.leaders[epoch]
+        known |= self._first_record(line, partition)
         handled = history.handled.get(broker)
         if line.kind == "same_epoch" and handled is not None:
             # Up to 2.5 no line says that a broker took the role that it has heard of since.
@@ -144,6 +202,16 @@ class Receivers:
         elif line.kind == "old_epoch":
             yield Check("current leader epoch", about["current"], handled)
         self._remember(line, values, history, broker)
+
+    def _first_record(self, line: Statement, partition: Partition) -> dict[str, Any]:
+        """The record of a partition that is created: live replicas, the first of which leads."""
+        creations, record = self._creations(line), line.fields.get("record")
+        if creations is None or record is None or line.kind != "partition_led" or (
+            line.fields["before"] != "NewPartition" or partition not in creations.new
+        ):
+            return {}
+        isr = tuple(broker for broker in creations.new[partition] if broker in record.isr)
+        return {"leader": isr[0] if isr else MISSING, "leader_epoch": 0, "version": 0, "isr": isr}
 
     def _remember(
         self, line: Statement, values: dict[str, Any], history: PartitionHistory, broker: int

@@ -63,6 +63,17 @@ class Start:
     recovery: int = 0
     before: Leadership | None = None
 
+    @property
+    def counts_alike(self) -> bool:
+        """Whether its version is its leader epoch: of a sole replica no leader writes an ISR.
+
+        What a controller writes raises both, and a topic that is made again begins with 0.
+        """
+        before = self.before
+        return before is not None and before.version == before.leader_epoch and (
+            self.replicas == tuple(before.isr) and len(self.replicas) == 1 and not self.recovery
+        )
+
 
 def made_anew(start: Start, leader_epoch: int | None, version: int | None) -> bool:
     """Whether a topic was deleted and created again in a hole: both of its counts have fallen.

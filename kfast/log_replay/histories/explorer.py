@@ -273,9 +273,10 @@ class Explorer:
             self._note_undecided(partition, lives[at], [
                 life for life, cost in zip(lives, costs, strict=True) if cost <= costs[at]
             ])
-            if lives[at].possibility.number:
+            starts = lives[at].possibility.starts
+            if lives[at].possibility.number and starts:  # Else the log has shown its creation.
                 self.contests.append(Contest(
-                    partition, lives[at].possibility.starts[-1].reason, lives[at].trace,
+                    partition, starts[-1].reason, lives[at].trace,
                     [life.trace for life in (*lives, *behind) if life is not lives[at]],
                 ))
         best, wrong, found = judged[at]
@@ -311,14 +312,14 @@ class Explorer:
         """Give a possibility what lines told of its start, and note which lines were the first."""
         if not found:
             return
-        wanted = set(found)
+        start = life.possibility.starts[-1]
+        wanted = set(found) - ({"version"} if start.counts_alike else set())
         for number, check in life.trace.checks:
             if check.counted in wanted and shifted(check, found).predicted == check.logged and (
                 check.counted != "record_epoch" or check.predicted == UNKNOWN_EPOCH
             ):
                 wanted.discard(check.counted)
-                name = number, life.possibility.partition, check.field
-                self.adopted[name] = life.possibility.starts[-1].reason
+                self.adopted[number, life.possibility.partition, check.field] = start.reason
         settle(self.world, life, found)
 
     # --- trying out events ----------------------------------------------------------------------

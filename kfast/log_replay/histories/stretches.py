@@ -185,12 +185,14 @@ def judge(life: Life) -> tuple[float, dict[str, int]]:
     found: dict[str, int] = {}
     for kind in sorted(votes):  # The epoch before the version, which is never behind it.
         counted = votes[kind]
-        least = 0
+        start = possibility.starts[-1]
+        least, alike = 0, False
         if kind == "version":
-            least = max(found.get("epoch", possibility.starts[-1].leader_epoch or 0), 0)
+            epoch = found.get("epoch", start.leader_epoch)
+            least, alike = max(epoch or 0, 0), start.counts_alike and epoch is not None
         value, n = max(
-            ((value, n) for value, n in counted.items() if value >= least),
-            key=lambda pair: (pair[1], -pair[0]), default=(least, 0),
+            ((value, n) for value, n in counted.items() if value >= least and not alike),
+            key=lambda pair: (pair[1], -pair[0]), default=(least, counted[least]),
         )
         wrong += sum(counted.values()) - n
         found[kind] = value

@@ -303,12 +303,11 @@ def _clusters(terms: list[Term]) -> list[Term]:
         begins = _begins_cluster(term, terms, latest)
         term.cluster = max(latest) + 1 if begins else _choose_cluster(term, latest)
         before = latest.get(term.cluster)
+        if term.epoch is None:
+            term.epoch = _unstated_epoch(term, before, terms)
         if before is not None:
             term.inventory.follow(before.inventory)
-            if before.epoch is not None:
-                if term.epoch is None:
-                    term.epoch = _between(term, before.epoch, terms)
-                term.follows = term.epoch == before.epoch + 1
+            term.follows = before.epoch is not None and term.epoch == before.epoch + 1
         latest[term.cluster] = term
         kept.append(term)
     for term in kept:
@@ -374,8 +373,16 @@ def _choose_cluster(term: Term, latest: dict[int, Term]) -> int:
     return max(possible, key=lambda n: (epochs[n] == epoch - 1, n))
 
 
-def _between(term: Term, before: int, terms: list[Term]) -> int | None:
-    """Epoch of a term that does not say it: the one that is missing around it, if one is."""
-    after = next((t.epoch for t in terms if t.start > term.start and t.epoch is not None
-                  and t.epoch > before), None)
-    return before + 1 if after == before + 2 else None
+def _unstated_epoch(term: Term, before: Term | None, terms: list[Term]) -> int | None:
+    """Epoch of a term that does not say it: the one that is missing before the next term's.
+
+    Where the log begins with it, it has to end not long before the next election.
+    """
+    last = 0 if before is None else before.epoch
+    after = next((t for t in terms if t.start > term.start and (t.epoch or 0) > (last or 0)), None)
+    if last is None or after is None or after.epoch is None:
+        return None
+    is_next = after.epoch == last + 2 if before is not None else (
+        after.opened and after.epoch > 1 and after.start - term.end < STALE_MS
+    )
+    return after.epoch - 1 if is_next else None
