@@ -485,6 +485,10 @@ def test_a_third_of_a_real_log_is_missing_at_its_beginning(folder, shared_data, 
 
 @pytest.mark.parametrize(("folder", "first"), [
     pytest.param("zk-1.1-holes", "2018-07-18 17:39:46,423", id="within an election"),
+    pytest.param("zk-2.7-failover-while-deleting", "2021-01-10 14:19:29,896",
+                 id="within an election, after the lists of topics"),
+    pytest.param("zk-2.7-failover-while-deleting", "2021-01-10 14:19:30,615",
+                 id="as a broker deletes replicas, after a request without a leader"),
     pytest.param("zk-2.7-stop-replica-ignored", "2021-02-15 08:30:12,539", id="nor the epoch"),
     pytest.param("zk-3.0-three-brokers", "2021-11-12 22:10:03,846",
                  id="with records that fit only an answer that is not logged"),

@@ -47,8 +47,11 @@ MAKES_ONLINE = frozenset({"failover", "resume", "brokers", "dir_failure", "reass
 MOST_NEAR = 4
 """Batches that are looked at together, to tell which event has written the first of them."""
 
-LISTS = frozenset({"active_brokers", "topics"})
+LISTS = frozenset({"active_brokers", "topics", "replica_states", "partition_states"})
 """Lines that tell what a controller reads as it is elected, before it does anything."""
+
+ANSWERS = frozenset({"stop_response", "replicas_deleted", "replicas_successful"})
+"""Lines that tell that a broker has answered what deletes replicas."""
 
 SAME_CHECK_MS = 1000
 """Lines this close together tell of one check for unbalanced leaders."""
@@ -85,7 +88,9 @@ class _Writer:
         self.last: LogEvent | None = None
         """The last event that is announced."""
         self.registered = first_registered(statements, term.statements)
-        self.guess = Guesser(term, set(self.registered or ()))
+        self.guess = Guesser(term, set(self.registered or ()), [
+            line.entry.time for line in self.lines if line.kind in ANSWERS
+        ])
         self.moving: set[Partition] = set()
         self.assigned: dict[Partition, Assigned] = {}
         self.raises_epoch: set[Partition] = set()
@@ -226,13 +231,12 @@ class _Writer:
         """
         found: dict[str, Collection[Any]] = {}
         until = self.statements[first].entry.time + CLAIM_MS
-        for number in range(first, len(self.statements)):
-            line = self.statements[number]
+        for line in self.statements[first : self.term.statements[-1] + 1]:
             if line.entry.time > until:
                 break
             if line.actor_id != self.term.controller:
                 continue
-            if line.kind == "ready":
+            if line.kind == "scheduler_started":
                 break
             if line.kind == "partition_states":
                 states = line.fields["states"]
@@ -240,8 +244,8 @@ class _Writer:
                 found["new"] = frozenset(p for p in states if states[p] == "NewPartition")
             elif line.kind == "topics":
                 found["listed"] = line.fields["topics"]
-            elif line.kind == "topics_to_delete":
-                found["to_delete"] = line.fields["topics"]
+            elif line.kind in ("topics_to_delete", "deletion_handled"):
+                found.setdefault("to_delete", line.fields["topics"])
         return found
 
     def _isr(self, number: int, statement: Statement) -> None:

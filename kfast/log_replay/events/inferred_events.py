@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from kfast.log_replay.events.batches import Batch
-from kfast.log_replay.events.events import CLAIM_MS, LogEvent
+from kfast.log_replay.events.events import CLAIM_MS, COVERED_MS, LogEvent
 from kfast.log_replay.terms.terms import Term
 from kfast.log_replay.wording.values import Assigned, Partition
 
@@ -20,11 +20,14 @@ class Guesser:
     term : Term
     registered : set of int
         Brokers at the beginning.
+    deleted : sequence of int
+        When brokers have deleted replicas.
     """
 
-    def __init__(self, term: Term, registered: set[int]) -> None:
+    def __init__(self, term: Term, registered: set[int], deleted: Sequence[int]) -> None:
         self.term = term
         self.registered = registered
+        self.deleted = deleted
         self.led: dict[Partition, tuple[int, Collection[int]]] = {}
         self.ahead: dict[Partition, int] = {}
 
@@ -150,7 +153,8 @@ class Guesser:
         if left and max(left.values()) * 2 > len(batch.led):
             return left.most_common(1)[0][0]
         stops = {b for later in near for b in later.stopped}
-        if batch.stopped and not batch.shrunk and not batch.led and len(stops) == 1:
+        deletes = any(0 <= time - batch.time < COVERED_MS for time in self.deleted)
+        if batch.stopped and not (deletes or batch.shrunk or batch.led) and len(stops) == 1:
             return next(iter(stops))
         return None
 

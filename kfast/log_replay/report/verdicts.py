@@ -53,6 +53,9 @@ from kfast.replay_results.verdicts import ADOPTED, CONTRADICTED, PREDICTED, UNKN
 from kfast.schema import FLAG_BEING_REASSIGNED, PartitionState, ReplicaState
 from kfast.state import Leadership
 
+OUTDATED = frozenset({("is_new", True), ("leader", -1)})
+"""What a request may say of a partition that is another one by the time at which a log goes on."""
+
 SILENT = frozenset({
     "shutdown", "isr_updating", "isr_notified", "rebalance", "rebalance_check", "new_topics",
     "partitions_added", "delete_topics", "delete_fired", "stop_response", "connected",
@@ -340,7 +343,8 @@ class Checker:
     def _is_from_before(self, line: Statement, row: int, checks: Sequence[Check]) -> bool:
         """Whether a broker's line is about a request that was made before the log goes on.
 
-        It says an older record than the one that there is by then, or that the partition is new.
+        It says an older record than the one that there is by then, that the partition is new, or
+        without a leader.
         """
         start = next(iter(self.world.simulation.possibility[row].starts[-1:]), None)
         if line.actor != "broker" or start is None or start.point.kind != "resume" or (
@@ -350,7 +354,7 @@ class Checker:
         least = {"leader_epoch": start.leader_epoch or 0, "version": start.version or 0}
         return any(
             check.logged < least[check.field] if check.field in least
-            else check.field == "is_new" and check.logged
+            else (check.field, check.logged) in OUTDATED
             for check in checks if not agrees(check)
         )
 
