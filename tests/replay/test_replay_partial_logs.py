@@ -485,6 +485,7 @@ def test_a_third_of_a_real_log_is_missing_at_its_beginning(folder, shared_data, 
 
 @pytest.mark.parametrize(("folder", "first"), [
     pytest.param("zk-1.1-holes", "2018-07-18 17:39:46,423", id="within an election"),
+    pytest.param("zk-1.1-holes", "2018-08-09 18:25:07,922", id="as a broker shuts down"),
     pytest.param("zk-2.7-failover-while-deleting", "2021-01-10 14:19:29,896",
                  id="within an election, after the lists of topics"),
     pytest.param("zk-2.7-failover-while-deleting", "2021-01-10 14:19:30,615",

@@ -145,6 +145,11 @@ class _Writer:
                     self._add("failover", number, {
                         "registered": self.registered, **self._read_topics(number),
                     })
+            elif statement.kind == "all_shutting" and self.last is None and (
+                len(statement.fields["brokers"]) == 1
+            ):  # The log begins right after the line that announces it.
+                broker, = statement.fields["brokers"]
+                self._add("shutdown", number, {"broker": broker}).inferred = True
             elif statement.kind == "scheduler_started":
                 self.elected_until = statement.entry.time
             elif statement.kind == "broker_epochs" and not statement.fields["initial"]:
