@@ -218,6 +218,7 @@ def test_decisions_without_events_are_judged_by_one_another(tmp_path):
     ((r"solo-0( state from Non)", r"solo-7\1"), {"transition"}),
     ((r"(wide-1 state.*?replicas 2),3,1", r"\1,1"), {"isr"}),
     ((r"(wide-1 state.*?replicas )2,3,1", r"\g<1>3,2,1"), {"leader"}),
+    ((r"(calm-0 from )Online(Partition to )", r"\1New\2"), set()),  # New since before the log.
 ])
 def test_decisions_without_events_that_differ_are_contradicted(changed, kinds, tmp_path):
     """A leader epoch has one leader, and a partition is created once, with replicas that live."""

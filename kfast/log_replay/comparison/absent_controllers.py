@@ -57,13 +57,32 @@ class Creations:
         self.line = line
 
     def state(self, line: Statement) -> str | None:
-        """The state that a partition must be in before a line; None where nothing tells it."""
+        """The state that a partition must be in before a line; None where nothing tells it.
+
+        One that comes online after its step was new before the log, without live replicas.
+        """
         is_new = line.fields["partition"] in self.new
-        if line.kind == "partition_new" == self.line.kind and is_new:
-            return "NewPartition"
-        if line.fields["before"] != "NewPartition" or not (is_new or self.is_complete):
+        if line.kind == "partition_new":
+            return "NewPartition" if is_new and self.line.kind == "partition_new" else None
+        if line.fields["before"] != "NewPartition":
             return None
-        return "NewPartition" if is_new else "NonExistentPartition"
+        return "NewPartition" if is_new else (
+            "NonExistentPartition" if self.new and self.is_complete else None
+        )
+
+    def first_record(self, line: Statement) -> dict[str, Any]:
+        """The record that a line must say of a partition that is new: its first live one leads.
+
+        The line tells which replicas are live.
+        """
+        record = line.fields.get("record")
+        if line.kind != "partition_led" or record is None:
+            return {}
+        replicas = self.new.get(line.fields["partition"])
+        if replicas is None:
+            return {}
+        isr = tuple(broker for broker in replicas if broker in record.isr)
+        return {"leader": isr[0] if isr else MISSING, "leader_epoch": 0, "version": 0, "isr": isr}
 
 
 @dataclass
@@ -141,7 +160,7 @@ class Receivers:
                 "transition", f"{fields['before']} -> {after}", state and f"{state} -> {after}",
             ))
         for partition, about in subjects(line):
-            for check in self._checks(line, about, partition):
+            for check in self._checks(line, about, partition, creations):
                 yield self._judged(number, name_of(partition), check)
         if creations is not None:
             creations.follow(line)
@@ -166,7 +185,8 @@ class Receivers:
         return self._judged(number, "controller", Check("controller epoch", epoch, None))
 
     def _checks(
-        self, line: Statement, about: dict[str, Any], partition: Partition
+        self, line: Statement, about: dict[str, Any], partition: Partition,
+        creations: Creations | None,
     ) -> Iterator[Check]:
         """What a line says of a partition beside what lines before it have said."""
         broker, history = line.actor_id, self.histories[partition]
@@ -181,7 +201,8 @@ class Receivers:
         known: dict[str, Any] = dict(history.records.get(version, {}))
         if epoch in history.leaders:
             known["leader"] = history.leaders[epoch]
-        known |= self._first_record(line, partition)
+        if creations is not None:
+            known |= creations.first_record(line)
         handled = history.handled.get(broker)
         if line.kind == "same_epoch" and handled is not None:
             # Up to 2.5 no line says that a broker took the role that it has heard of since.
@@ -202,16 +223,6 @@ class Receivers:
         elif line.kind == "old_epoch":
             yield Check("current leader epoch", about["current"], handled)
         self._remember(line, values, history, broker)
-
-    def _first_record(self, line: Statement, partition: Partition) -> dict[str, Any]:
-        """The record of a partition that is created: live replicas, the first of which leads."""
-        creations, record = self._creations(line), line.fields.get("record")
-        if creations is None or record is None or line.kind != "partition_led" or (
-            line.fields["before"] != "NewPartition" or partition not in creations.new
-        ):
-            return {}
-        isr = tuple(broker for broker in creations.new[partition] if broker in record.isr)
-        return {"leader": isr[0] if isr else MISSING, "leader_epoch": 0, "version": 0, "isr": isr}
 
     def _remember(
         self, line: Statement, values: dict[str, Any], history: PartitionHistory, broker: int

@@ -48,7 +48,7 @@ MOST_NEAR = 4
 """Batches that are looked at together, to tell which event has written the first of them."""
 
 LISTS = frozenset({"active_brokers", "topics", "replica_states", "partition_states"})
-"""Lines that tell what a controller reads as it is elected, before it does anything."""
+"""Lists that a controller writes as it is elected, and at no other time."""
 
 ANSWERS = frozenset({"stop_response", "replicas_deleted", "replicas_successful"})
 """Lines that tell that a broker has answered what deletes replicas."""
@@ -188,7 +188,7 @@ class _Writer:
 
     @cached_property
     def begins_within_election(self) -> bool:
-        """Whether the log begins as the controller reads what there is, and tells who is there."""
+        """Whether the log begins while the controller is elected, and tells who is there."""
         kinds = [line.kind for line in self.lines]
         first = next((kind for kind in kinds if kind in MARKS.keys() | LISTS), "")
         return first in LISTS and self.registered is not None and "scheduler_started" in kinds
