@@ -224,3 +224,24 @@ def test_decisions_without_events_that_differ_are_contradicted(changed, kinds, t
     """A leader epoch has one leader, and a partition is created once, with replicas that live."""
     for found in decisions_alone(tmp_path, changed):
         assert {row.kind for row in found.contradictions} == kinds
+
+
+SENDS = ("[Controller id=1 epoch=3] Sending UpdateMetadata request to brokers HashSet({brokers}) "
+         "for {n} partitions")
+
+
+@pytest.mark.parametrize(("sent", "contradicted"), [
+    ([("1", 0), ("2", 9), ("", 0), ("1, 2", 1)], []),
+    ([("1", 0), ("2", 9), ("", 0), ("1, 3", 1)], ["brokers told"]),
+    ([("1", 1), ("2", 9)], ["brokers told"]),  # One that starts is named after the live ones.
+    ([("1, 2, 3", 1), ("1, 3", 1), ("1, 3", 0), ("2", 9), ("1, 2, 3", 1)], []),
+    ([("1, 2, 3", 1), ("1, 3", 1), ("1, 2, 3", 1)], ["brokers told"]),
+])
+def test_brokers_that_start_are_told_of_alone(sent, contradicted, tmp_path):
+    """Kafka, KafkaController.scala, `onBrokerStartup`: the live ones get no partition before."""
+    entries = [(f"11:00:{30 + at},000", "INFO", SENDS.format(brokers=brokers, n=n))
+               for at, (brokers, n) in enumerate(sent)]
+    text = text_of([*STATE_CHANGE[7:], *entries], "state.change.logger")
+    (tmp_path / "state-change.log").write_text(text)
+    found = replay(tmp_path, profile="2.8")
+    assert [one.kind for one in found.contradictions] == contradicted

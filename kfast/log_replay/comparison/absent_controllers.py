@@ -3,11 +3,13 @@
 What such a controller decided is unknown; so is an event of which the log shows the end only. Its
 lines in state-change.log, and what brokers did with its requests, are judged by what the lines
 before say: a leader epoch has one leader, a version of a record one content, a step that creates
-partitions brings all of them online, and the first of the replicas that are live leads; a broker
-takes a role for a higher leader epoch only, and remembers the last one.
+partitions brings all of them online, and the first of the replicas that are live leads; brokers
+that start are named by a request to them alone; a broker takes a role for a higher leader epoch
+only, and remembers the last one.
 
-Source: Kafka, PartitionStateMachine.scala, `initializeLeaderAndIsrForPartitions`; Partition.scala,
-`makeLeader`, `makeFollower`; ReplicaManager.scala, `becomeLeaderOrFollower`, `stopReplicas`.
+Source: Kafka, PartitionStateMachine.scala, `initializeLeaderAndIsrForPartitions`;
+KafkaController.scala, `onBrokerStartup`; Partition.scala, `makeLeader`, `makeFollower`;
+ReplicaManager.scala, `becomeLeaderOrFollower`, `stopReplicas`.
 """
 
 from __future__ import annotations
@@ -29,14 +31,21 @@ from kfast.replay_results.verdicts import CONTRADICTED, PREDICTED
 ROLES = frozenset({"became_leader", "became_follower"})
 """Kinds of lines in which a broker takes a role: it has handled the leader epoch."""
 
+
 @dataclass
-class Creations:
-    """Partitions that a controller creates: all of a step become new, then all are online.
+class ControllerHistory:
+    """What lines have said of a controller: partitions to create, and who gets its UpdateMetadata.
+
+    All partitions of a step become new, then all are online.
 
     Attributes
     ----------
     line : Statement
         The last one of the controller.
+    live : frozenset or None
+        Brokers that are live or shut down; None where no line has named them.
+    may_start : bool
+        Whether they have got a request without partitions, as they do before those that start.
     new : dict
         Partitions that are in the state NewPartition, with their replicas.
     is_complete : bool
@@ -44,6 +53,8 @@ class Creations:
     """
 
     line: Statement
+    live: frozenset[int] | None = None
+    may_start: bool = False
     new: dict[Partition, tuple[int, ...]] = field(default_factory=dict)
     is_complete: bool = False
 
@@ -54,9 +65,33 @@ class Creations:
             self.new.setdefault(line.fields["partition"], line.fields["replicas"])
         elif line.kind == "partition_led":
             self.new.pop(line.fields["partition"], None)
+        elif line.kind == "sent_update_metadata" and line.fields["brokers"]:
+            named = frozenset(line.fields["brokers"])
+            self.live = named | self.live if self.live and self._are_new(named) else named
+            self.may_start = not line.fields["n"]
         self.line = line
 
-    def state(self, line: Statement) -> str | None:
+    def checks(self, line: Statement) -> Iterator[tuple[str, Check]]:
+        """What the controller's next line says of what follows from the lines before it.
+
+        A step that tells no broker of anything names none.
+        """
+        fields = line.fields
+        if line.kind in ("partition_new", "partition_led"):
+            state, after = self._state(line), fields["after"]
+            yield name_of(fields["partition"]), Check(
+                "transition", f"{fields['before']} -> {after}", state and f"{state} -> {after}",
+            )
+        elif line.kind == "sent_update_metadata":
+            named = frozenset(fields["brokers"])
+            is_open = self.live is None or named < self.live or self._are_new(named)
+            yield "cluster", Check("brokers told", named, None if is_open else self.live)
+
+    def _are_new(self, brokers: frozenset[int]) -> bool:
+        """Whether these are brokers that start: after a request to those that are live."""
+        return self.may_start and self.live is not None and self.live.isdisjoint(brokers)
+
+    def _state(self, line: Statement) -> str | None:
         """The state that a partition must be in before a line; None where nothing tells it.
 
         One that comes online after its step was new before the log, without live replicas.
@@ -124,7 +159,7 @@ class Receivers:
         self.time = 0
         self.histories: defaultdict[Partition, PartitionHistory] = defaultdict(PartitionHistory)
         self.controllers: dict[int, int] = {}
-        self.creations: dict[tuple[int, int], Creations] = {}
+        self.controller_histories: dict[tuple[int, int], ControllerHistory] = {}
         self.sizes: dict[tuple[int, Any, Any], int] = {}
 
     def facts(self, line: Statement, number: int) -> Iterator[Fact]:
@@ -153,26 +188,23 @@ class Receivers:
                 self.sizes[key] = fields["n"]
             yield self._judged(number, f"broker {line.actor_id}",
                           Check("partitions", fields["n"], size))
-        creations = self._creations(line)
-        if creations is not None and line.kind in ("partition_new", "partition_led"):
-            state, after = creations.state(line), fields["after"]
-            yield self._judged(number, name_of(fields["partition"]), Check(
-                "transition", f"{fields['before']} -> {after}", state and f"{state} -> {after}",
-            ))
+        controller = self._history_of(line)
+        for subject, check in controller.checks(line) if controller is not None else ():
+            yield self._judged(number, subject, check)
         for partition, about in subjects(line):
-            for check in self._checks(line, about, partition, creations):
+            for check in self._checks(line, about, partition, controller):
                 yield self._judged(number, name_of(partition), check)
-        if creations is not None:
-            creations.follow(line)
+        if controller is not None:
+            controller.follow(line)
 
-    def _creations(self, line: Statement) -> Creations | None:
-        """What the controller that writes a line creates; after a silence nothing is known."""
+    def _history_of(self, line: Statement) -> ControllerHistory | None:
+        """What the controller that writes a line has decided; after a silence nothing is known."""
         if line.actor != "controller" or line.epoch is None or line.actor_id is None:
             return None
         key = line.actor_id, line.epoch
-        known = self.creations.get(key)
+        known = self.controller_histories.get(key)
         if known is None or line.entry.time - known.line.entry.time > SILENCE_MS:
-            known = self.creations[key] = Creations(line)
+            known = self.controller_histories[key] = ControllerHistory(line)
         return known
 
     def _of_controller(self, fields: dict[str, Any], number: int) -> Fact:
@@ -186,7 +218,7 @@ class Receivers:
 
     def _checks(
         self, line: Statement, about: dict[str, Any], partition: Partition,
-        creations: Creations | None,
+        controller: ControllerHistory | None,
     ) -> Iterator[Check]:
         """What a line says of a partition beside what lines before it have said."""
         broker, history = line.actor_id, self.histories[partition]
@@ -201,8 +233,8 @@ class Receivers:
         known: dict[str, Any] = dict(history.records.get(version, {}))
         if epoch in history.leaders:
             known["leader"] = history.leaders[epoch]
-        if creations is not None:
-            known |= creations.first_record(line)
+        if controller is not None:
+            known |= controller.first_record(line)
         handled = history.handled.get(broker)
         if line.kind == "same_epoch" and handled is not None:
             # Up to 2.5 no line says that a broker took the role that it has heard of since.
