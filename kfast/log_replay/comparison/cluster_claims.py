@@ -62,6 +62,8 @@ class ClusterView:
         Last line that says the ISR of a partition, and agrees.
     hidden_changes : list of int
         Lines at which ISRs were changed of partitions that no line names.
+    supposed_changes : dict
+        Lines at which the ISR of a partition was supposed to be changed, as no line says.
     unnamed : frozenset of str
         Topics with a partition that no line names, or of which none names a replica.
     updating : dict
@@ -87,6 +89,7 @@ class ClusterView:
     changed_at: dict[Partition, int] = field(default_factory=dict)
     stated_at: dict[Partition, int] = field(default_factory=dict)
     hidden_changes: list[int] = field(default_factory=list)
+    supposed_changes: dict[Partition, list[int]] = field(default_factory=dict)
     unnamed: frozenset[str] = frozenset()
     updating: dict[tuple[int, Partition], Assigned] = field(default_factory=dict)
     queued: dict[int, frozenset[str]] = field(default_factory=dict)
@@ -120,10 +123,16 @@ class ClusterView:
                 return ""
         return reason
 
-    def n_hidden(self, partition: Partition) -> int:
-        """How many such changes may be of a partition since a line has said its ISR."""
+    def n_hidden(self, partition: Partition) -> tuple[int, int]:
+        """How many such changes may be of a partition since a line has said its ISR, or are so.
+
+        The second are those that are supposed to be.
+        """
         since = self.stated_at.get(partition, -1)
-        return len(self.hidden_changes) - bisect.bisect_right(self.hidden_changes, since)
+        supposed = self.supposed_changes.get(partition, [])
+        hidden, own = (len(changes) - bisect.bisect_right(changes, since)
+                       for changes in (self.hidden_changes, supposed))
+        return hidden, own
 
     def count(self, kind: str, subject: str, logged: Any, predicted: Any) -> Claim:
         """Claim what is only known where the assignment of all partitions is, such as a count.

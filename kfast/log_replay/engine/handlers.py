@@ -53,8 +53,6 @@ def _failover(simulation: Simulation, event: LogEvent) -> Outcome:
     if brokers is not None:
         simulation.set_brokers(brokers)
     state.controller_id = term.controller
-    epoch = term.epoch if term.epoch is not None else state.controller_epoch + 1
-    state.controller_epoch = state.epoch_store_version = epoch - 1
     if event.fields.get("to_delete") is not None:
         queue(simulation, event.fields["to_delete"])
     simulation.move(event.fields.get("moving", {}))

@@ -69,6 +69,9 @@ def lent(simulation: Simulation, event: LogEvent) -> Iterator[None]:
     is_needed = simulation.unread or late or moves or resumes_many
     if event.kind == "failover":
         simulation.read_records()
+        if event.term.epoch is not None:
+            simulation.state.controller_epoch = event.term.epoch - 1
+            simulation.state.epoch_store_version = event.term.epoch - 1
     if not is_needed:
         yield
         return

@@ -55,7 +55,7 @@ def _go(explorer: Explorer) -> None:
     had_choice = explorer.has_choice()
     _compare_all(explorer, stretch)
     troubled = explorer.choose()
-    if troubled and had_choice:
+    if had_choice and (troubled or _is_partly_gone(explorer.world)):
         # What was ruled out had a part in what depends on all partitions, so again without it.
         explorer.world = explorer.begin_again(before, set(explorer.everywhere()))
         _go_again(explorer, stretch)
@@ -90,6 +90,14 @@ def _made_again(explorer: Explorer, point: LogEvent) -> set[Partition]:
     """Partitions that a new controller lists after a hole, in which they were made again."""
     listed = set(point.fields.get("partitions", ())) if is_hole(point) else set()
     return listed.difference(explorer.world.simulation.rows, point.fields.get("unwritten", ()))
+
+
+def _is_partly_gone(world: World) -> bool:
+    """Whether of a topic only some partitions are deleted, as each possibility is a topic."""
+    there = world.simulation.rows
+    return not {topic for topic, _ in there}.isdisjoint(
+        topic for topic, _ in world.gone.keys() - there.keys()
+    )
 
 
 def _compare_all(explorer: Explorer, stretch: Stretch) -> None:

@@ -228,7 +228,9 @@ class Explorer:
             troubled[partition] = troubled.get(partition, 0.0) + wrong
         settled = (row for some in simulation.rows.values() for row in some if row not in dropped)
         numbered = [p for p in map(simulation.possibility.__getitem__, settled) if p.number]
-        for possibility in numbered:  # What deletes a topic looks at all of its partitions again.
+        lost = (life.possibility for partition, lives in world.gone.items() for life in lives
+                if partition not in simulation.rows)
+        for possibility in (*numbered, *lost):  # What deletes a topic looks at all of it again.
             possibility.number = 0
         if dropped or numbered:
             world.rebuild(dropped)

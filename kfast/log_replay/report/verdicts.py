@@ -155,6 +155,8 @@ class Checker:
         ran = run_event(self.world, event)
         if event.kind == "hidden_isr":
             self.cluster_view.hidden_changes.append(event.at)
+        for partition in event.fields.get("supposed", ()):
+            self.cluster_view.supposed_changes.setdefault(partition, []).append(event.at)
         if event.kind == "isr" and event.fields.get("notified"):
             named = event.fields.get("updates", {})
             self.cluster_view.changed_at.update(
@@ -217,7 +219,9 @@ class Checker:
         for name, is_open in (("leader_epoch", epoch_open), ("version", version_open)):
             adopted = getattr(start, name)
             least = getattr(before, name) + int(start.leader != before.leader)
-            if self.cluster_view.why_unknown([possibility.partition]):
+            if possibility.partition in self.cluster_view.supposed_changes or (
+                self.cluster_view.why_unknown([possibility.partition])
+            ):
                 least = self.stated.get((possibility.partition, name), 0)
             if not is_open and adopted is not None and adopted < least:
                 self.least[possibility.partition, name] = least
@@ -375,7 +379,7 @@ class Checker:
             verdict = ADOPTED if reason else PREDICTED
         elif check.predicted is not None:
             verdict, reason, hidden = CONTRADICTED, "", self._why_hidden(partition, check)
-        if check.predicted is None or hidden in (BELOW_LEVEL, UNNAMED) or (
+        if check.predicted is None or hidden in (BELOW_LEVEL, UNNAMED, WRITES) or (
             hidden and check.field == LED_BY_PREFERRED  # Depends on nothing but the assignment.
         ):
             check, reason = check._replace(predicted=None), reason or hidden or REMEMBERED
@@ -407,15 +411,21 @@ class Checker:
     def _why_hidden(self, partition: Partition, check: Check) -> str:
         """Why events that changed a record may not be logged; empty where they would be.
 
-        Each raises counts: one that is behind is not the record of later events.
+        Each raises counts: one that is behind is not the record of later events, unless some of
+        those were only supposed to be of the partition.
         """
         is_count = check.counted and check.predicted is not MISSING
+        n_hidden, n_supposed = self.cluster_view.n_hidden(partition)
         if is_count:
             n_ahead = check.logged - check.predicted
-            if n_ahead < 0:
-                return ""
-            if check.field == "version" and n_ahead <= self.cluster_view.n_hidden(partition):
+            if check.field == "version" and -n_supposed <= n_ahead <= n_hidden:
                 return UNNAMED
+            if n_ahead < 0:  # The number of writes is known for the time of a later line only.
+                is_written = self.sources.get((partition, check.field)) == WRITES
+                last = self.stated.get((partition, check.field), 0)
+                return WRITES if is_written and check.logged >= last else ""
+        elif check.field == "isr" and check.predicted is not MISSING and n_hidden + n_supposed:
+            return UNNAMED
         why = self.cluster_view.why_unknown([partition])
         return "" if is_count and why == UNASSIGNED else why
 
