@@ -283,12 +283,15 @@ class Receivers:
 def _is_made_again(
     line: Statement, values: dict[str, Any], history: PartitionHistory, broker: int
 ) -> bool:
-    """Whether a topic was made again: a broker knows it no more, or its counts have fallen."""
+    """Whether a topic was made again: a broker knows it no more, or its counts have fallen.
+
+    A broker that did not know it before begins with the first epoch of the new one.
+    """
     leader, epoch, version = map(values.get, ("leader", "leader_epoch", "version"))
     if epoch is None or line.kind == "old_epoch":
         return False
     if line.fields.get("previous") == NEVER.leader_epoch:
-        return broker in history.handled
+        return broker in history.handled or (not epoch and max(history.leaders, default=0) > 0)
     last_epoch, last_version = history.latest.get(broker, (0, 0))
     if not epoch:
         return last_epoch > 0 or leader not in (None, history.leaders.get(0, leader))

@@ -162,7 +162,8 @@ def _ineligible(simulation: Simulation) -> set[str]:
 def _set(field: str, kind: str, predict: Callable[[Simulation], set[Any]]) -> CompareCluster:
     """Compare a set that a line lists with that of the simulation.
 
-    Topics of which no line names a partition are not simulated.
+    Topics of which no line names a partition are not simulated, nor those that a controller finds
+    after a hole, in which they were made again.
     """
     def compare(view: ClusterView, line: Statement) -> Iterator[Claim]:
         logged = frozenset(line.fields[field])
@@ -170,6 +171,8 @@ def _set(field: str, kind: str, predict: Callable[[Simulation], set[Any]]) -> Co
         if line.kind == "topics":
             named = {name[0] for name in view.cluster.lines_about if name is not None}
             unassigned = {topic for topic, _ in view.cluster.unassigned}
+            event = view.world.simulation.last_event
+            named -= logged - predicted if event is not None and is_hole(event) else set()
             view.unnamed = logged - (predicted | named) | logged & unassigned
         if predicted < logged <= predicted | view.unnamed:
             yield Claim(kind, "cluster", logged, None, UNASSIGNED)

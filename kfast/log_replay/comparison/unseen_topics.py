@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from kfast.log_replay import checks
-from kfast.log_replay.comparison.facts import PARTLY_LOGGED, UNSEEN, Fact, name_of
+from kfast.log_replay.comparison.facts import PARTLY_LOGGED, UNASSIGNED, UNSEEN, Fact, name_of
 from kfast.log_replay.events.events import LogEvent
 from kfast.log_replay.lookahead.clusters import Cluster
 from kfast.log_replay.terms.holes import FEWEST_LINES
@@ -46,6 +46,7 @@ def leave_unseen(facts: Sequence[Fact], cluster: Cluster) -> list[Fact]:
         if fact.predicted is checks.MISSING and fact.number in under_way else fact
         for fact in facts
     ]
+    _leave_reassigned(found, cluster)
     wrong = _wrong_by_topic(found, cluster)
     begins = [event.at for event in cluster.events]
     doubted = {
@@ -62,6 +63,21 @@ def leave_unseen(facts: Sequence[Fact], cluster: Cluster) -> list[Fact]:
                 if found[at].number >= first:
                     found[at] = _unknown(found[at], UNSEEN)
     return found
+
+
+def _leave_reassigned(facts: list[Fact], cluster: Cluster) -> None:
+    """Leave what depends on partitions that got other replicas in a hole unknown from there on.
+
+    So many lines disagree, from some event on, that the replicas are not those of before the hole.
+    """
+    names = set(map(name_of, cluster.reassigned))
+    wrong = [at for at, fact in enumerate(facts) if fact.verdict in (CONTRADICTED, MISSING)]
+    first = min((facts[at].number for at in wrong if facts[at].subject in names), default=0)
+    begin = max((event.at for event in cluster.events if event.at <= first), default=0)
+    for at in wrong if names else ():
+        subject = facts[at].subject
+        if facts[at].number >= begin and (subject in names or is_of_all(subject)):
+            facts[at] = _unknown(facts[at], UNASSIGNED)
 
 
 def _resumptions(cluster: Cluster) -> list[LogEvent]:

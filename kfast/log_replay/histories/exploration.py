@@ -18,6 +18,7 @@ from kfast.log_replay.histories.explorer import Explorer, Troubled
 from kfast.log_replay.histories.isr_writes import find_writes
 from kfast.log_replay.histories.stretches import FEW_LINES, Stretch, go_through
 from kfast.log_replay.histories.unlogged_events import find_hidden
+from kfast.log_replay.terms.holes import FEWEST_LINES
 from kfast.log_replay.wording.values import Partition
 from kfast.state import Assignment
 
@@ -64,6 +65,8 @@ def _go(explorer: Explorer) -> None:
         if troubled:
             troubled = find(explorer, before, troubled)
     explorer.known.update(troubled)
+    explorer.cluster.reassigned |= {partition for partition, wrong in troubled.items()
+                                    if wrong >= FEWEST_LINES and partition in explorer.unlisted}
     for row, trace in explorer.world.traces.items():
         partition = explorer.world.simulation.possibility[row].partition
         if trace.checks:

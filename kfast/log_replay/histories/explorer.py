@@ -45,7 +45,7 @@ class Explorer:
     Parameters
     ----------
     cluster : Cluster
-        Its list of events grows where hidden events are found.
+        Its list of events grows where hidden events are found, and `reassigned`.
     statements : sequence of Statement
     profile : str or Profile
     steps : Steps

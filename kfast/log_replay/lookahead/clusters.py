@@ -28,7 +28,7 @@ from kfast.log_replay.events.unclean_topics import unclean_topics
 from kfast.log_replay.lookahead.isr_changes import name_isr_changes
 from kfast.log_replay.lookahead.last_isr_members import note_survivors
 from kfast.log_replay.lookahead.states_at_resumption import note_states
-from kfast.log_replay.terms.absent_controllers import find_absent_controller_lines
+from kfast.log_replay.terms.absent_controllers import HANDLED_MS, find_absent_controller_lines
 from kfast.log_replay.terms.holes import (
     SILENCE_MS,
     begin_of_state_changes,
@@ -97,6 +97,8 @@ class Cluster:
         Those of them that are replayed without their event.
     absent : set of int
         Broker ids of controllers whose controller.log is not here.
+    reassigned : set of Partition
+        Those that seem to have got other replicas in a hole, after which no line lists them.
     lines_about : dict
         Lines that say anything of each partition; None: of those that they do not name.
     """
@@ -118,6 +120,7 @@ class Cluster:
     uncovered: dict[int, list[int]] = field(default_factory=dict)
     partly_logged_lines: list[list[int]] = field(default_factory=list)
     absent: set[int] = field(default_factory=set)
+    reassigned: set[Partition] = field(default_factory=set)
     lines_about: dict[Partition | None, list[int]] = field(default_factory=dict)
 
     @cached_property
@@ -186,9 +189,14 @@ class Cluster:
         return None
 
     def last_term(self, controller: int, time: int) -> Term | None:
-        """The last term of a controller that has begun at some time."""
+        """The last term of a controller that has begun at some time.
+
+        Brokers may tell of one before its own first line, where its log does not show it begin.
+        """
         terms = self._terms_by_controller.get(controller, [])
-        at = bisect.bisect_right(terms, time, key=lambda term: term.start)
+        at = bisect.bisect_right(terms, time, key=lambda term: (
+            term.start if term.opened else term.start - HANDLED_MS
+        ))
         return terms[at - 1] if at else None
 
 
@@ -280,8 +288,9 @@ def _events(
     _note_cut(statements, terms, events)
     begins = _first_places(statements, terms, lines)
     for event in events:
-        if event.kind == "resume" and event.at in begins:
+        if event.kind in POINTS and event.at in begins:
             event.at = lines[begins[event.at]]
+            event.time = min(event.time, statements[event.at].entry.time)
     return events
 
 
@@ -423,10 +432,16 @@ def _first_places(
         sender = {"controller": term.controller, "controller_epoch": term.epoch}.items()
         begin = bisect.bisect_left(lines, terms[place - 1].statements[-1]) if place else 0
         own = bisect.bisect_left(lines, term.statements[0])
-        places[term.statements[0]] = next((
+        first = next((
             at for at in range(begin, own)
             if not place or statements[lines[at]].fields.items() >= sender
         ), own)
+        before = statements[lines[first - 1]] if first > begin else None
+        if before is not None and before.kind == "handling" and (  # It names the controller alone.
+            before.fields["controller"] == term.controller
+        ):
+            first -= 1
+        places[term.statements[0]] = first
     return places
 
 

@@ -322,7 +322,7 @@ class Checker:
             elif line.actor == "broker" and not simulation.ran:
                 self.facts.append(Fact(number, "partition", name_of(partition), "exists", None,
                                        ADOPTED, REMEMBERED))
-            elif partition[0] in self.cluster.unlisted_topics:
+            elif partition[0] in self.cluster.unlisted_topics | self.cluster_view.unnamed:
                 self.facts.append(Fact(number, "partition", name_of(partition), "exists", None,
                                        UNKNOWN, UNASSIGNED))
             else:
