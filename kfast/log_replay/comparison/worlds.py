@@ -73,6 +73,18 @@ class World:
         life = Life(possibility, self.traces.pop(row, Trace()), None)
         self.gone.setdefault(possibility.partition, []).append(life)
 
+    def bury_remains(self) -> set[int]:
+        """Keep rows of which a reassignment alone is left, where their partition was made again."""
+        simulation, remains = self.simulation, set[int]()
+        for rows in simulation.rows.values():
+            left = {row for row in rows if not simulation.is_assigned(row)}
+            if len(left) < len(rows):
+                remains |= left
+        for row in sorted(remains):
+            life = self.life(row)._replace(row=None)
+            self.gone.setdefault(life.possibility.partition, []).append(life)
+        return remains
+
     def leave_behind(self, rows: set[int]) -> None:
         """Simulate rows no more; their traces stay in `behind`, and rows get new numbers."""
         for row in sorted(rows):

@@ -279,6 +279,8 @@ def _leaders_wrote(simulation: Simulation, event: LogEvent) -> list[int]:
         if isr is None and row not in simulation.unread and possibility.partition in supposed:
             members = distinct((*members, *_online(simulation, row)))
         n_writes = event.fields.get("n_writes", {}).get(possibility.partition, 0)
+        if possibility.written_at == event.at:  # They stand before the event already.
+            n_writes = 0
         n_raised = max(set(members) != set(record.isr), n_writes)
         if version is not None and not possibility.unknown()[1]:
             n_raised = max(version - record.version, 0)
@@ -323,6 +325,7 @@ def _write_isr(simulation: Simulation, row: int, isr: Sequence[int], event: LogE
     elif same:
         writes = 0
     if writes:  # Else it was written before, as far as the lines tell.
+        possibility.written_at = event.at
         write_isr(simulation, row, isr, writes, is_late=event.fields.get("within", False))
 
 

@@ -105,6 +105,8 @@ class Possibility:
         Event that created the partition; None where the log does not show it.
     offsets : dict of Counter
         By how much lines are ahead of counts from an unknown start, by the kind of count.
+    written_at : int
+        Line before which a leader has written an ISR that no line announces; -1 where none has.
     """
 
     partition: Partition
@@ -114,6 +116,7 @@ class Possibility:
     inherited: float = 0.0
     creation: LogEvent | None = None
     offsets: dict[str, Counter[int]] = field(default_factory=dict, init=False)
+    written_at: int = -1
 
     @property
     def topic(self) -> str:

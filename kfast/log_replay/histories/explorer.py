@@ -213,7 +213,7 @@ class Explorer:
         """Keep the best row of each partition; returns those that lines disagree with, newly."""
         world = self.world
         simulation = world.simulation
-        dropped: set[int] = set()
+        dropped = world.bury_remains()
         troubled: Troubled = {}
         for partition, lives in list(world.gone.items()):
             groups: dict[int, list[Life]] = {}
@@ -223,13 +223,16 @@ class Explorer:
             world.gone[partition] = [life for life, _ in chosen]
             troubled[partition] = sum(wrong for _, wrong in chosen)
         for partition, rows in list(simulation.rows.items()):
-            best, wrong = self._best(partition, list(map(world.life, rows)))
+            lives = [world.life(row) for row in rows if row not in dropped]
+            best, wrong = self._best(partition, lives)
             dropped |= {row for row in rows if row != best.row}
             troubled[partition] = troubled.get(partition, 0.0) + wrong
-        settled = (row for some in simulation.rows.values() for row in some if row not in dropped)
-        numbered = [p for p in map(simulation.possibility.__getitem__, settled) if p.number]
-        lost = (life.possibility for partition, lives in world.gone.items() for life in lives
-                if partition not in simulation.rows)
+        settled = [possibility for row, possibility in enumerate(simulation.possibility)
+                   if row in simulation.rows.get(possibility.partition, ()) and row not in dropped]
+        numbered = [possibility for possibility in settled if possibility.number]
+        there = {(possibility.partition, id(possibility.creation)) for possibility in settled}
+        lost = (life.possibility for lives in world.gone.values() for life in lives
+                if (life.possibility.partition, id(life.possibility.creation)) not in there)
         for possibility in (*numbered, *lost):  # What deletes a topic looks at all of it again.
             possibility.number = 0
         if dropped or numbered:

@@ -234,6 +234,7 @@ def split_clusters(
         own = [term for term in own if term.statements]
         absent = [at for at in all_lines if at in absent_controller_lines]
         replaced = take_replaced_lines(statements, own, absent)
+        own = [term for term in own if term.statements]
         lines = [
             at for at in all_lines if at not in absent_controller_lines and at not in replaced
         ]

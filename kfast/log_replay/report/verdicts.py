@@ -347,7 +347,7 @@ class Checker:
     def _is_from_before(self, line: Statement, row: int, checks: Sequence[Check]) -> bool:
         """Whether a broker's line is about a request that was made before the log goes on.
 
-        It says an older record than the one that there is by then, that the partition is new, or
+        It says the record that there is by then, or an older one, that the partition is new, or
         without a leader.
         """
         start = next(iter(self.world.simulation.possibility[row].starts[-1:]), None)
@@ -357,7 +357,7 @@ class Checker:
             return False
         least = {"leader_epoch": start.leader_epoch or 0, "version": start.version or 0}
         return any(
-            check.logged < least[check.field] if check.field in least
+            check.logged <= least[check.field] if check.field in least
             else (check.field, check.logged) in OUTDATED
             for check in checks if not agrees(check)
         )

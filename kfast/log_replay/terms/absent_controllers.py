@@ -34,11 +34,11 @@ def find_absent_controller_lines(
     ----------
     statements : sequence of Statement
     terms : sequence of Term
-        Of the controllers that are here.
+        Of the controllers that are here; what was sent by one that had been replaced is unknown.
     """
     lines: dict[int | None, list[int]] = {}
     own: dict[tuple[int, int | None], list[tuple[int, Term]]] = {}
-    for term in terms:
+    for term in (term for term in terms if not term.replaced):
         own.setdefault((term.controller, term.epoch), []).append((_since(statements, term), term))
     pairs: dict[int, Pair] = {}
     for number, line in enumerate(statements):

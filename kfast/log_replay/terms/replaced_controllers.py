@@ -59,6 +59,10 @@ def take_replaced_lines(
     for term in terms:
         if term.epoch is None:
             continue
+        if term.replaced:
+            taken.update(term.statements)
+            term.statements = []
+            continue
         later = min((time for time, epoch in elected if epoch is not None and epoch > term.epoch),
                     default=None)
         place = len(term.statements)

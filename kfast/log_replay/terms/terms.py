@@ -53,6 +53,8 @@ class Term:
     refused : bool
         Whether it did not end what it did last: the store refused it, as another controller had
         been elected, or an election failed.
+    replaced : bool
+        Whether another controller had been elected before the log begins, unnoticed.
     statements : list of int
         Which statements are its own.
     cluster : int
@@ -74,6 +76,7 @@ class Term:
     closed: int | None = None
     resigned: bool = False
     refused: bool = False
+    replaced: bool = False
     epoch: int | None = None
     statements: list[int] = field(default_factory=list)
     cluster: int = 0
@@ -300,6 +303,11 @@ def _clusters(terms: list[Term]) -> list[Term]:
             earlier.closed, earlier.resigned = term.closed, term.resigned
             earlier.refused = term.refused
             continue
+        replaced = [n for n, last in latest.items() if _was_replaced(term, last, kept)]
+        if replaced:
+            term.cluster, term.replaced = replaced[0], True
+            kept.append(term)
+            continue
         begins = _begins_cluster(term, terms, latest)
         term.cluster = max(latest) + 1 if begins else _choose_cluster(term, latest)
         before = latest.get(term.cluster)
@@ -332,6 +340,19 @@ def _goes_on(earlier: Term, term: Term, kept: list[Term], latest: dict[int, Term
     return closed is not None and is_last and not earlier.resigned and (soon or any(
         t.cluster > earlier.cluster and earlier.end < t.start <= closed + SOON_MS for t in kept
     ))
+
+
+def _was_replaced(term: Term, last: Term, kept: list[Term]) -> bool:
+    """Whether a controller was replaced before its log begins, by one that was elected before, too.
+
+    It has not noticed it yet.
+    """
+    is_first = all(t is last or t.cluster != last.cluster for t in kept)
+    return (
+        is_first and not (last.opened or term.opened) and term.epoch is not None
+        and last.epoch == term.epoch + 1 and term.start - last.start < STALE_MS
+        and not term.inventory.differs(last.inventory)
+    )
 
 
 def _begins_cluster(term: Term, terms: list[Term], latest: dict[int, Term]) -> bool:
