@@ -179,14 +179,16 @@ def row_of(possibility: Possibility, start: Start) -> dict[str, Any]:
 
 
 def with_states(
-    row: dict[str, Any], up: Iterable[int], named: Mapping[int, int] = MappingProxyType({})
+    row: dict[str, Any], up: Iterable[int], named: Mapping[int, int] = MappingProxyType({}),
+    *, is_deleted: bool = False,
 ) -> dict[str, Any]:
     """The row of a partition in the middle of a term: states as the controller would have them.
 
-    `named` are those that it has, by broker.
+    `named` are those that it has, by broker; `is_deleted`: replicas of its topic are being deleted,
+    and before the first of them all partitions have become NonExistent.
     """
     live = set(up)
-    row["partition_state"] = 1 if row["leader"] in live else 2
+    row["partition_state"] = 3 if is_deleted else 1 if row["leader"] in live else 2
     row["replica_state_broker_ids"] = list(row["replicas"])
     row["replica_states"] = [
         int(named.get(broker, 2 if broker in live else 3)) for broker in row["replicas"]

@@ -153,10 +153,14 @@ class Simulation:
         if start.point.kind != "resume":
             return row
         registered = self.registered if fields["registered"] is None else fields["registered"]
+        topic = possibility.partition[0]
         return with_states(row, set(registered) or set(start.replicas), {
             broker: state for (partition, broker), (state, _) in fields["states"].items()
             if partition == possibility.partition
-        })
+        }, is_deleted=any(
+            state in BEING_DELETED for ((name, _), _), (state, _) in fields["states"].items()
+            if name == topic
+        ))
 
     def rebuild(
         self, dropped: set[int], added: Sequence[tuple[Possibility, dict[str, Any]]]
