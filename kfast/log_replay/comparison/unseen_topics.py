@@ -68,7 +68,8 @@ def leave_unseen(facts: Sequence[Fact], cluster: Cluster) -> list[Fact]:
 def _leave_reassigned(facts: list[Fact], cluster: Cluster) -> None:
     """Leave what depends on partitions that got other replicas in a hole unknown from there on.
 
-    So many lines disagree, from some event on, that the replicas are not those of before the hole.
+    Lines name hosts that are none of the replicas of before the hole, and disagree from some event
+    on.
     """
     names = set(map(name_of, cluster.reassigned))
     wrong = [at for at, fact in enumerate(facts) if fact.verdict in (CONTRADICTED, MISSING)]

@@ -18,7 +18,9 @@ from kfast.log_replay.histories.explorer import Explorer, Troubled
 from kfast.log_replay.histories.isr_writes import find_writes
 from kfast.log_replay.histories.stretches import FEW_LINES, Stretch, go_through
 from kfast.log_replay.histories.unlogged_events import find_hidden
+from kfast.log_replay.lookahead.clusters import is_hosted
 from kfast.log_replay.terms.holes import FEWEST_LINES
+from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Partition
 from kfast.state import Assignment
 
@@ -65,8 +67,11 @@ def _go(explorer: Explorer) -> None:
         if troubled:
             troubled = find(explorer, before, troubled)
     explorer.known.update(troubled)
-    explorer.cluster.reassigned |= {partition for partition, wrong in troubled.items()
-                                    if wrong >= FEWEST_LINES and partition in explorer.unlisted}
+    explorer.cluster.reassigned |= {
+        partition for partition, wrong in troubled.items()
+        if wrong >= FEWEST_LINES and partition in explorer.unlisted
+        and _n_hosted_elsewhere(explorer, partition) >= FEWEST_LINES
+    }
     for row, trace in explorer.world.traces.items():
         partition = explorer.world.simulation.possibility[row].partition
         if trace.checks:
@@ -93,6 +98,23 @@ def _made_again(explorer: Explorer, point: LogEvent) -> set[Partition]:
     """Partitions that a new controller lists after a hole, in which they were made again."""
     listed = set(point.fields.get("partitions", ())) if is_hole(point) else set()
     return listed.difference(explorer.world.simulation.rows, point.fields.get("unwritten", ()))
+
+
+def _n_hosted_elsewhere(explorer: Explorer, partition: Partition) -> int:
+    """How many lines of the stretch at hand name a broker as a host that is no replica."""
+    stretch, simulation = explorer.stretch, explorer.world.simulation
+    replicas = {broker for row in simulation.rows_of(partition)
+                for broker in simulation.state.assignment(row).replicas}
+    n_lines = 0
+    for number in stretch.lines_about([partition]):
+        line = stretch.statements[number]
+        for fields in (about for name, about in subjects(line) if name == partition):
+            record = fields.get("record")
+            hosts = {*fields.get("isr", ()), *(record.isr if record is not None else ())}
+            hosts |= {fields["replica"]} if "replica" in fields else set()
+            hosts |= {line.actor_id} if is_hosted(line) else set()
+            n_lines += not hosts <= replicas
+    return n_lines
 
 
 def _is_partly_gone(world: World) -> bool:

@@ -567,7 +567,7 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
             listed = _listed(fields)
             if listed and line.kind != "not_assigned":
                 votes.setdefault(partition, Counter())[listed] += 1
-            if _is_hosted(line) and line.actor_id is not None:
+            if is_hosted(line) and line.actor_id is not None:
                 members.add(line.actor_id)
     cluster.preferred = {p: elected.most_common(1)[0][0] for p, elected in preferred.items()}
     cluster.moving = {
@@ -631,7 +631,7 @@ def _origin(fields: Mapping[str, Any]) -> tuple[tuple[int, ...], bool]:
     return origin, set(origin) == set(stored.removing)
 
 
-def _is_hosted(line: Statement) -> bool:
+def is_hosted(line: Statement) -> bool:
     """Whether a broker says what it made of a partition in a LeaderAndIsr request: it hosts it."""
     request = str(line.fields.get("request", ""))
     return line.kind in ABOUT_PARTITIONS - {"cached_partition", "stopping"} and (
