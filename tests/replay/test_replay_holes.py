@@ -97,6 +97,26 @@ def test_a_reassignment_begins_in_a_hole(version, tmp_path):
     assert facts(found, "adding", "calm-0")[-1] == ("[4]", PREDICTED)
 
 
+def test_a_controller_after_a_hole_has_its_own_epoch(tmp_path):
+    """With two reassignments it reads the store one by one: records of terms that no line shows."""
+    logged = controller("2.8")
+    logged.fail_over(4)
+    for number in (0, 1):
+        logged.reassign("calm", number, [4, 1])
+    with hole(logged):
+        logged.fail_over(1)
+        logged.fail_over(2)
+        logged.change_brokers(failed=[3])
+    logged.fail_over(4)
+    logged.change_brokers(failed=[2])
+    logged.log.save(tmp_path)
+    found = replay(tmp_path)
+    assert [str(one) for one in found.contradictions] == []
+    epochs = facts(found, "controller epoch", "calm-1")
+    assert {logged for logged, _ in epochs} >= {"6", "7"}  # Of the hole, and after it.
+    assert found.counts["predicted"] > found.counts["adopted"]
+
+
 def test_of_a_sole_replica_the_leader_epoch_tells_the_version(tmp_path):
     """Only a leader's own writes, of which it makes none, raise the version alone."""
     logged = controller("2.8")

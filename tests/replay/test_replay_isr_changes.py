@@ -70,3 +70,18 @@ def test_a_broker_that_differs_from_the_others_is_contradicted(old, new, kind, l
     found = replay(logs)
     assert kind in {contradiction.kind for contradiction in found.contradictions}
     assert {c.place.file for c in found.contradictions} == {"broker-3/state-change.log"}
+
+
+@pytest.mark.parametrize(("behind", "contradicted"), [(0, 0), (1, 0), (2, 1)])
+def test_a_change_that_was_supposed_is_held_against_no_line(behind, contradicted, logs):
+    """No line names the partitions: the next version of one tells whether it was among them."""
+    without_traces(logs)
+    file = logs / "broker-1" / "state-change.log"
+    old = ("leader=3, leaderEpoch=4, isrWithBrokerEpoch=List(BrokerState(brokerId=3, "
+           "brokerEpoch=-1)), leaderRecoveryState=RECOVERED, partitionEpoch=")
+    text = file.read_text()
+    assert text.count(f"{old}5") == 1
+    file.write_text(text.replace(f"{old}5", f"{old}{5 - behind}"))
+    found = replay(logs)
+    assert found.counts["contradicted"] == contradicted
+    assert found.reasons[UNNAMED] == 2 + (behind == 1)

@@ -103,6 +103,19 @@ def test_the_term_that_a_log_begins_with_is_the_one_before_the_next_election(
     ]
 
 
+@pytest.mark.parametrize(("epoch", "expected"), [
+    (5, [(6, 0, False), (5, 0, True)]), (3, [(6, 0, False), (3, 1, False)]),  # Of another cluster.
+])
+def test_a_controller_may_have_been_replaced_before_the_log_begins(epoch, expected, tmp_path):
+    """It goes on with what it had begun, and notices the election later. Seen on 2.8.2."""
+    folder = write(
+        tmp_path, [("10:00:00", CHECK.format(id=2)), ("10:00:02", CHECK.format(id=1))],
+        [("10:00:01", MOVED.format(id=2, epoch=6)), ("10:00:03", MOVED.format(id=1, epoch=epoch))],
+    )
+    found = [(term.epoch, term.cluster, term.replaced) for term in terms_of(folder)]
+    assert found == expected
+
+
 @pytest.mark.parametrize(("other", "contradicted"), [(2, []), (3, ["controller"])])
 def test_between_two_terms_without_room_another_controller_is_contradicted(
     other, contradicted, tmp_path
