@@ -46,7 +46,7 @@ CUT = {
     ("3.0.2-11-trace", "hole of one", 10): (7, 2),
     ("3.9.1-11-trace", "all of one", 11): (0, 0),
     ("2.5.1-12-info", "begin", 12): (0, 0),
-    ("3.1.2-12-info", "begin of controller.log", 13): (2, 0),
+    ("3.1.2-12-info", "begin of controller.log", 13): (0, 0),
     ("3.9.1-31-trace", "begin of one", 14): (0, 0),
     ("2.6.3-11-trace", "begin of one's controller.log", 15): (0, 0),
     ("3.2.3-11-trace", "begin of state-change.log", 16): (0, 0),

@@ -46,7 +46,6 @@ def leave_unseen(facts: Sequence[Fact], cluster: Cluster) -> list[Fact]:
         if fact.predicted is checks.MISSING and fact.number in under_way else fact
         for fact in facts
     ]
-    _leave_reassigned(found, cluster)
     wrong = _wrong_by_topic(found, cluster)
     begins = [event.at for event in cluster.events]
     doubted = {
@@ -62,6 +61,7 @@ def leave_unseen(facts: Sequence[Fact], cluster: Cluster) -> list[Fact]:
             for at in wrong[topic]:
                 if found[at].number >= first:
                     found[at] = _unknown(found[at], UNSEEN)
+    _leave_reassigned(found, cluster)
     return found
 
 
