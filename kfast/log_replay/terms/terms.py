@@ -54,7 +54,7 @@ class Term:
         Whether it did not end what it did last: the store refused it, as another controller had
         been elected, or an election failed.
     replaced : bool
-        Whether another controller had been elected before the log begins, unnoticed.
+        Whether another controller had been elected before the log begins, or in a hole, unnoticed.
     statements : list of int
         Which statements are its own.
     cluster : int
@@ -303,9 +303,9 @@ def _clusters(terms: list[Term]) -> list[Term]:
             earlier.closed, earlier.resigned = term.closed, term.resigned
             earlier.refused = term.refused
             continue
-        replaced = [n for n, last in latest.items() if _was_replaced(term, last, kept)]
-        if replaced:
-            term.cluster, term.replaced = replaced[0], True
+        successor = next((last for last in latest.values() if _was_replaced(term, last)), None)
+        if successor is not None:
+            term.cluster, term.replaced = successor.cluster, True
             kept.append(term)
             continue
         begins = _begins_cluster(term, terms, latest)
@@ -342,14 +342,13 @@ def _goes_on(earlier: Term, term: Term, kept: list[Term], latest: dict[int, Term
     ))
 
 
-def _was_replaced(term: Term, last: Term, kept: list[Term]) -> bool:
-    """Whether a controller was replaced before its log begins, by one that was elected before, too.
+def _was_replaced(term: Term, last: Term) -> bool:
+    """Whether a controller was replaced by another one before the log begins, or in a hole of it.
 
     It has not noticed it yet.
     """
-    is_first = all(t is last or t.cluster != last.cluster for t in kept)
     return (
-        is_first and not (last.opened or term.opened) and term.epoch is not None
+        not (last.opened or term.opened) and term.epoch is not None
         and last.epoch == term.epoch + 1 and term.start - last.start < STALE_MS
         and not term.inventory.differs(last.inventory)
     )
