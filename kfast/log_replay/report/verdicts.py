@@ -259,7 +259,6 @@ class Checker:
                 states["replica_state_broker_ids"], states["replica_states"], strict=True
             ):
                 state.set_replica_state(row, broker, ReplicaState(replica_state))
-        simulation.note_writes()
         simulation.stored[row] = (
             int(state.records["version"][row]), int(state.records["controller_epoch"][row])
         )
