@@ -113,12 +113,12 @@ class ClusterView:
         """Why who leads some partitions is not known; empty where it is known of one of them."""
         reason = ""
         for partition in partitions:
-            if self.is_unassigned(partition):
-                reason = UNASSIGNED
-            elif self.stated_at.get(partition, -1) < max(
+            if self.stated_at.get(partition, -1) < max(
                 self.hidden_at, self.changed_at.get(partition, -1)
             ):
-                reason = reason or BELOW_LEVEL
+                reason = BELOW_LEVEL
+            elif self.is_unassigned(partition):
+                reason = reason or UNASSIGNED
             else:
                 return ""
         return reason

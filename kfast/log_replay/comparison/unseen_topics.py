@@ -51,7 +51,7 @@ def leave_unseen(facts: Sequence[Fact], cluster: Cluster) -> list[Fact]:
     doubted = {
         topic for topic, places in wrong.items()
         if len({found[at].number for at in places}) >= FEWEST_LINES
-        and len({bisect.bisect_right(begins, found[at].number) for at in places}) > 1
+        and _n_events([found[at] for at in places], begins) > 1
     }
     for event in _resumptions(cluster):  # How many replicas deletions have left, no line tells.
         doubted |= wrong.keys() & event.fields["queued"]
@@ -79,6 +79,12 @@ def _leave_reassigned(facts: list[Fact], cluster: Cluster) -> None:
         subject = facts[at].subject
         if facts[at].number >= begin and (subject in names or is_of_all(subject)):
             facts[at] = _unknown(facts[at], UNASSIGNED)
+
+
+def _n_events(facts: Sequence[Fact], begins: Sequence[int]) -> int:
+    """Of how many events facts are; that of a missing decision is its reason."""
+    reasons = {fact.reason for fact in facts if fact.verdict == MISSING}
+    return max(len(reasons), len({bisect.bisect_right(begins, fact.number) for fact in facts}))
 
 
 def _resumptions(cluster: Cluster) -> list[LogEvent]:

@@ -28,7 +28,7 @@ from kfast.log_replay.wording.forms import Statement
 from kfast.log_replay.wording.subjects import subjects
 from kfast.log_replay.wording.values import Partition, distinct
 
-COST = {BEFORE: 0.0, HOLE: 1.2, BETWEEN: 1.6, ANSWER: 2.2, WRITTEN: 1.6}
+COST = {BEFORE: 0.0, HOLE: 0.8, BETWEEN: 1.6, ANSWER: 2.2, WRITTEN: 1.6}
 """What adopting costs, in lines that disagree."""
 
 UNLIKELY = 0.05
