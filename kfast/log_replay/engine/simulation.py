@@ -425,6 +425,16 @@ class Simulation:
         return frozenset(plain_topic(self.state.topic[row].as_py()) for row in rows)
 
     @property
+    def moving(self) -> list[int]:
+        """Rows that are being reassigned, or will be once a controller reads what is stored."""
+        records = self.state.records
+        changes = (records["adding"] != 0) | (records["removing"] != 0)
+        rows: list[int] = np.flatnonzero(
+            changes | (records["flags"] & schema.FLAG_BEING_REASSIGNED != 0)
+        ).tolist()
+        return rows
+
+    @property
     def waiting(self) -> dict[int, tuple[int, ...]]:
         """Targets of reassignments that are under way, by row, where they are kept apart."""
         return self.state.reassignment_targets
@@ -443,10 +453,9 @@ class Simulation:
             self.leaders_at_start = self.leaders()
         self.queued_at_start = self.queued
         self.shutting_at_start = frozenset(self.shutting_down)
-        records = state.records
-        changes = (records["adding"] != 0) | (records["removing"] != 0)
-        moving = np.flatnonzero(changes | (records["flags"] & schema.FLAG_BEING_REASSIGNED != 0))
-        stored = np.flatnonzero(changes & (records["flags"] & schema.FLAG_ASSIGNED != 0)).tolist()
+        moving = self.moving
+        stored = [row for row in moving
+                  if self.is_assigned(row) and state.assignment(row).being_reassigned]
         self.moving_at_start = frozenset(
             partition[0] for partition in (
                 *(self.possibility[row].partition for row in {*stored, *self.waiting}),
@@ -459,7 +468,7 @@ class Simulation:
         elif event.kind == "brokers" and len(event.fields["deleted"]) > 1:
             changed += self._doubly_dead(self.registered - set(event.fields["deleted"]))
         if event.kind in MOVES | RESUMES:
-            changed += moving.tolist()
+            changed += moving
             changed += [row for p in event.fields.get("targets", ()) for row in self.rows_of(p)]
         names = set(event.fields["topics"] if event.kind == "delete" else
                     event.fields.get("to_delete") or ())

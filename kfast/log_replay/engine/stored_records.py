@@ -24,7 +24,6 @@ from kfast.controllers import Controller
 from kfast.controllers.zk.store import Store
 from kfast.log_replay.engine.simulation import RESUMES, Simulation
 from kfast.log_replay.events.events import MOVES, LogEvent
-from kfast.schema import FLAG_BEING_REASSIGNED
 from kfast.state import Leadership
 from kfast.state.records import Rows
 
@@ -63,7 +62,7 @@ def lent(simulation: Simulation, event: LogEvent) -> Iterator[None]:
         event.kind in MOVES or bool(simulation.waiting)
     )
     # Several reassignments that go on have their own requests: against a store, one by one.
-    n_moving = simulation.state.n_reassigned + len(event.fields.get("targets", ()))
+    n_moving = len(simulation.moving) + len(event.fields.get("targets", ()))
     resumes_many = event.kind in RESUMES and n_moving > 1
     late = {} if event.kind == "isr_written" else simulation.late
     is_needed = simulation.unread or late or moves or resumes_many
@@ -80,7 +79,7 @@ def lent(simulation: Simulation, event: LogEvent) -> Iterator[None]:
         store.late, simulation.late = dict(late), {}
     for row, record in simulation.unread.items():
         store.replace(row, record)
-    concerned = set(simulation.unread) | _moving(simulation) | set(late)
+    concerned = {*simulation.unread, *simulation.moving, *late}
     for partition in event.fields.get("targets", ()):
         concerned.update(simulation.rows_of(partition))
     simulation.controller = Controller(
@@ -91,7 +90,7 @@ def lent(simulation: Simulation, event: LogEvent) -> Iterator[None]:
     finally:
         simulation.controller = own
         store.write_late(list(store.late))
-        _take_back(simulation, store, concerned | _moving(simulation))
+        _take_back(simulation, store, concerned.union(simulation.moving))
 
 
 class _StoreInUse(Store):
@@ -110,13 +109,6 @@ class _StoreInUse(Store):
         for row in self.late.keys() & set(rows):
             self.replace(row, self.late[row])
         self.late = {row: record for row, record in self.late.items() if row not in set(rows)}
-
-
-def _moving(simulation: Simulation) -> set[int]:
-    """Rows that are being reassigned."""
-    flags = simulation.state.records["flags"]
-    found: list[int] = np.flatnonzero(flags & FLAG_BEING_REASSIGNED).tolist()
-    return set(found)
 
 
 def _take_back(simulation: Simulation, store: Store, rows: set[int]) -> None:
