@@ -162,6 +162,11 @@ class DecisionLines:
         _, following = _around(lines, self.end(event) - 1)
         return last >= max(begin, 0) and event.at not in self.under_way, following < end
 
+    def has_complete_steps(self, event: LogEvent) -> bool:
+        """Whether no step of an event ends with its file, or where a hole begins."""
+        is_before_hole = _around(self.holes, event.at)[1] <= self.end(event) < BEYOND
+        return not is_before_hole and not self.ends_within[event.term.controller]
+
     def end(self, event: LogEvent) -> int:
         """Number of the line with which the next event begins."""
         return _around(self.first_lines, event.at)[1]
@@ -285,7 +290,7 @@ class Decisions:
         is_after, is_before = self.lines.go_on(event, one.kind)
         is_after = is_after or written.is_before(one)
         is_before = is_before or written.is_after(
-            one, steps_are_complete=not self.lines.ends_within[event.term.controller]
+            one, steps_are_complete=self.lines.has_complete_steps(event)
         )
         return "" if is_after and is_before else NOT_COVERED
 

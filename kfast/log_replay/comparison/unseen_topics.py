@@ -50,7 +50,7 @@ def leave_unseen(facts: Sequence[Fact], cluster: Cluster) -> list[Fact]:
     begins = [event.at for event in cluster.events]
     doubted = {
         topic for topic, places in wrong.items()
-        if len({found[at].number for at in places}) >= FEWEST_LINES
+        if _n_lines([found[at] for at in places]) >= FEWEST_LINES
         and _n_events([found[at] for at in places], begins) > 1
     }
     for event in _resumptions(cluster):  # How many replicas deletions have left, no line tells.
@@ -79,6 +79,12 @@ def _leave_reassigned(facts: list[Fact], cluster: Cluster) -> None:
         subject = facts[at].subject
         if facts[at].number >= begin and (subject in names or is_of_all(subject)):
             facts[at] = _unknown(facts[at], UNASSIGNED)
+
+
+def _n_lines(facts: Sequence[Fact]) -> int:
+    """How many lines disagree, or are missing: each missing decision is one."""
+    n_missing = sum(fact.verdict == MISSING for fact in facts)
+    return n_missing + len({fact.number for fact in facts if fact.verdict == CONTRADICTED})
 
 
 def _n_events(facts: Sequence[Fact], begins: Sequence[int]) -> int:

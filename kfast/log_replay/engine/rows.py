@@ -75,15 +75,19 @@ class Start:
         )
 
 
-def made_anew(start: Start, leader_epoch: int | None, version: int | None) -> bool:
+def least_counts(start: Start, before: Leadership) -> dict[str, int]:
+    """Below what no count of a start is that follows a record: another leader raises both."""
+    is_other = int(start.leader != before.leader)
+    return {"leader_epoch": before.leader_epoch + is_other, "version": before.version + is_other}
+
+
+def made_anew(start: Start, before: Leadership) -> bool:
     """Whether a topic was deleted and created again in a hole: both of its counts have fallen.
 
     One of them alone does not fall in any way: it is a fault in the log.
     """
-    return is_hole(start.point) and all(
-        now is not None and before is not None and now < before
-        for now, before in ((start.leader_epoch, leader_epoch), (start.version, version))
-    )
+    counts = ((getattr(start, name), least) for name, least in least_counts(start, before).items())
+    return is_hole(start.point) and all(now is not None and now < least for now, least in counts)
 
 
 @dataclass

@@ -14,7 +14,7 @@ from kfast.log_replay.comparison.facts import BEFORE, BETWEEN, HOLE
 from kfast.log_replay.comparison.missing_decisions import DecisionLines
 from kfast.log_replay.comparison.worlds import Life, Trace, World
 from kfast.log_replay.engine.predictions import RowItems
-from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility, Start, made_anew
+from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility, Start, least_counts, made_anew
 from kfast.log_replay.engine.simulation import NO_ITEMS, Simulation
 from kfast.log_replay.events.events import POINTS, LogEvent
 from kfast.log_replay.histories.epoch_offsets import settle, shifted
@@ -440,7 +440,5 @@ def _is_below(possibility: Possibility, counts: Mapping[str, int]) -> bool:
     if start is None or start.before is None or "epoch" not in counts:
         return False
     counted = replace(start, leader_epoch=counts["epoch"], version=counts.get("version", 0))
-    before = start.before
-    return not made_anew(counted, before.leader_epoch, before.version) and (
-        counts["epoch"] < before.leader_epoch + (start.leader != before.leader)
-    )
+    least = least_counts(start, start.before)["leader_epoch"]
+    return counts["epoch"] < least and not made_anew(counted, start.before)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from kfast.log_replay.checks import MISSING
 from kfast.log_replay.comparison.facts import ANSWER, WRITTEN
 from kfast.log_replay.comparison.worlds import World
 from kfast.log_replay.events.events import LogEvent
@@ -165,8 +164,8 @@ def _leaders(
     for life in explorer.world.lives(sorted(partitions)):
         leader = -1 if life.row is None else simulation.preferred(life.row)
         for at, check in life.trace.checks:
-            if at == number and check.field == "leader" and check.predicted is not MISSING:
-                leader = int(check.predicted)
+            if at == number and check.field == "leader" and isinstance(check.predicted, int):
+                leader = check.predicted
         if leader >= 0:
             found.setdefault(leader, set()).add(life.possibility.partition)
     return found

@@ -37,7 +37,7 @@ from kfast.log_replay.comparison.facts import (
 from kfast.log_replay.comparison.missing_decisions import Decisions
 from kfast.log_replay.comparison.partition_lines import LED_BY_PREFERRED
 from kfast.log_replay.comparison.worlds import World, compare_of, run_event
-from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility, Start, made_anew
+from kfast.log_replay.engine.rows import UNKNOWN_EPOCH, Possibility, Start, least_counts, made_anew
 from kfast.log_replay.engine.simulation import Ran, Simulation
 from kfast.log_replay.events.events import POINTS, LogEvent, is_hole
 from kfast.log_replay.histories.explorer import Explorer
@@ -212,13 +212,11 @@ class Checker:
         """
         possibility = self.world.simulation.possibility[row]
         epoch_open, version_open, _ = possibility.unknown()
-        if not epoch_open and not version_open and made_anew(
-            start, before.leader_epoch, before.version
-        ):
+        if not epoch_open and not version_open and made_anew(start, before):
             return
+        counts = least_counts(start, before)
         for name, is_open in (("leader_epoch", epoch_open), ("version", version_open)):
-            adopted = getattr(start, name)
-            least = getattr(before, name) + int(start.leader != before.leader)
+            adopted, least = getattr(start, name), counts[name]
             if possibility.partition in self.cluster_view.supposed_changes or (
                 self.cluster_view.why_unknown([possibility.partition])
             ):
