@@ -193,6 +193,7 @@ def with_states(
     """
     live = set(up)
     row["partition_state"] = 3 if is_deleted else 1 if row["leader"] in live else 2
+    row["being_reassigned"] = bool(row["adding"] or row["removing"])
     row["replica_state_broker_ids"] = list(row["replicas"])
     row["replica_states"] = [
         int(named.get(broker, 2 if broker in live else 3)) for broker in row["replicas"]

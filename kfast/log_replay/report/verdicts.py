@@ -234,11 +234,13 @@ class Checker:
         simulation.possibility[row].starts.append(start)
         if (start.replicas, start.adding, start.removing) != astuple(state.assignment(row)):
             state.set_assignment(row, start.replicas, start.adding, start.removing)
-            if not (start.adding or start.removing):  # What was under way has ended in the hole.
+            flags = state.records["flags"]
+            if start.adding or start.removing:
+                flags[row] |= FLAG_BEING_REASSIGNED
+            else:  # What was under way has ended in the hole.
                 state.reassignment_targets.pop(row, None)
-                state.records["flags"][row] &= 255 - FLAG_BEING_REASSIGNED
-                moving = state.records["flags"] & FLAG_BEING_REASSIGNED
-                state.n_reassigned = int(np.count_nonzero(moving))
+                flags[row] &= 255 - FLAG_BEING_REASSIGNED
+            state.n_reassigned = int(np.count_nonzero(flags & FLAG_BEING_REASSIGNED))
         known = {name: getattr(start, name) for name in
                  ("leader_epoch", "version", "controller_epoch")}
         state.set_leadership(row, leader=start.leader, isr=start.isr, recovery=start.recovery, **{
