@@ -170,12 +170,12 @@ def row_of(possibility: Possibility, start: Start) -> dict[str, Any]:
     row = {
         "topic": possibility.topic, "partition": possibility.partition[1],
         "replicas": list(start.replicas), "has_leadership": start.is_written,
+        "adding": list(start.adding), "removing": list(start.removing),
     }
     if not start.is_written:
         return row
     return row | {
         "leader": start.leader, "isr": list(start.isr), "recovery": start.recovery,
-        "adding": list(start.adding), "removing": list(start.removing),
         "leader_epoch": start.leader_epoch or 0, "version": start.version or 0,
         "controller_epoch": UNKNOWN_EPOCH if start.controller_epoch is None
         else start.controller_epoch,

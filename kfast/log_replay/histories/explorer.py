@@ -203,7 +203,9 @@ class Explorer:
             if any(not simulation.is_led(row) for row in simulation.rows_of(partition)):
                 continue
             self.numbers += 1
-            start = Start(point, BEFORE, -1, (), tuple(replicas), 0, 0, 0, is_written=False)
+            adding, removing = self.cluster.moving.get(partition, ((), ()))
+            start = Start(point, BEFORE, -1, (), tuple(replicas), 0, 0, 0, is_written=False,
+                          adding=adding, removing=removing)
             possibility = Possibility(partition, self.numbers, [start])
             added.append((possibility, simulation.row_of(possibility)))
         if added:
