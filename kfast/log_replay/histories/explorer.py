@@ -218,10 +218,7 @@ class Explorer:
         dropped = world.bury_remains()
         troubled: Troubled = {}
         for partition, lives in list(world.gone.items()):
-            groups: dict[int, list[Life]] = {}
-            for life in lives:
-                groups.setdefault(id(life.possibility.creation), []).append(life)
-            chosen = [self._best(partition, some) for some in groups.values()]
+            chosen = [self._best(partition, some) for some in _by_creation(lives)]
             world.gone[partition] = [life for life, _ in chosen]
             troubled[partition] = sum(wrong for _, wrong in chosen)
         for partition, rows in list(simulation.rows.items()):
@@ -370,15 +367,19 @@ class Explorer:
         return world
 
     def keep_cheapest(self, world: World, partitions: Iterable[Partition]) -> None:
-        """Keep one possibility of each of some partitions in a world, the one that costs least."""
+        """Keep one possibility of each of some partitions in a world, the one that costs least.
+
+        So of those that are deleted.
+        """
         simulation = world.simulation
         dropped: set[int] = set()
         for partition in partitions:
-            costs = {
-                row: simulation.possibility[row].cost + judge(world.life(row))[0]
-                for row in simulation.rows.get(partition, ())
-            }
-            dropped |= costs.keys() - {min(costs, key=costs.__getitem__, default=-1)}
+            rows = simulation.rows.get(partition, ())
+            dropped.update(sorted(rows, key=lambda row: _cost(world.life(row)))[1:])
+            if partition in world.gone:
+                world.gone[partition] = [
+                    min(lives, key=_cost) for lives in _by_creation(world.gone[partition])
+                ]
         world.rebuild(dropped)
 
     def n_wrong(self, world: World, partitions: Iterable[Partition]) -> dict[Partition, float]:
@@ -434,6 +435,19 @@ class Explorer:
                     world.simulation.cut[1][key] = records[key]
         other.brokers.move_rows(moved)
         world.brokers.rows.update(other.brokers.rows)
+
+
+def _by_creation(lives: Iterable[Life]) -> list[list[Life]]:
+    """Possibilities of a partition, apart for each time that it was created."""
+    groups: dict[int, list[Life]] = {}
+    for life in lives:
+        groups.setdefault(id(life.possibility.creation), []).append(life)
+    return list(groups.values())
+
+
+def _cost(life: Life) -> float:
+    """What a possibility costs, with the lines that it disagrees with."""
+    return life.possibility.cost + judge(life)[0]
 
 
 def _is_below(possibility: Possibility, counts: Mapping[str, int]) -> bool:
