@@ -359,3 +359,61 @@ def test_what_brokers_receive_while_their_controllers_log_has_a_hole_is_unknown(
     assert [str(one) for one in found.contradictions] == []
     assert found.unknown_reasons[ABSENT] > 0
     assert facts(found, "leader", "wide-1")[-1] == ("1", PREDICTED)
+
+
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_a_hole_that_begins_within_a_step_takes_its_last_lines(version, tmp_path):
+    """Nothing is missing of it but what the hole hides. Seen on 0.10.2."""
+    logged = controller(version, CALM)
+    logged.fail_over(4)
+    logged.change_brokers(failed=[1])
+    own = logged.log.files["broker-4/state-change.log"]
+    n_lines = len(own)
+    logged.change_brokers(started=[1])
+    first = next(at for at in range(n_lines, len(own)) if "Changed state of replica 1" in own[at])
+    del own[first + 1 :]
+    with hole(logged):
+        pass
+    logged.change_brokers(failed=[2])
+    logged.log.save(tmp_path)
+    found = replay(tmp_path)
+    assert [str(one) for one in found.contradictions] == []
+    assert found.counts["missing"] == 0
+
+
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_what_no_line_says_of_a_topic_that_was_deleted_in_a_hole_is_not_missing(version, tmp_path):
+    """No later controller lists the topics. Seen on 2.8.2."""
+    logged = controller(version)
+    logged.fail_over(4)
+    logged.change_brokers(failed=[1])
+    with hole(logged):
+        logged.delete(["risky"])
+        logged.acknowledge(["risky"])
+    logged.change_brokers(failed=[3])
+    logged.change_brokers(started=[3])
+    logged.log.save(tmp_path)
+    found = replay(tmp_path)
+    assert [str(one) for one in found.contradictions] == []
+    assert found.counts["missing"] == 0
+
+
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_a_topic_that_is_made_again_in_a_hole_may_have_as_many_changes(version, tmp_path):
+    """Another leader would have raised both counts. Seen on 2.8.2."""
+    logged = controller(version, CALM)
+    logged.fail_over(4)
+    logged.create_topics({"wide": [[2, 3], [3, 2]]})
+    logged.change_brokers(failed=[2])
+    with hole(logged):
+        logged.change_brokers(started=[2])
+        logged.delete(["wide"])
+        logged.acknowledge(["wide"])
+        logged.create_topics({"wide": [[3, 2], [2, 3]]})
+        logged.change_brokers(failed=[3])
+    logged.change_brokers(started=[3])
+    logged.fail_over(1)
+    logged.log.save(tmp_path)
+    found = replay(tmp_path)
+    assert [str(one) for one in found.contradictions] == []
+    assert ("1", ADOPTED) in facts(found, "leader epoch", "wide-0")

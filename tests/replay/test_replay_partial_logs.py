@@ -211,6 +211,43 @@ def test_reassignments_that_a_controller_finds_under_way_are_known_from_its_firs
     assert adding[0]["logged"] == "[4]"
 
 
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_each_reassignment_from_before_the_log_has_a_request(version, tmp_path):
+    """The controller finds both when it is elected, and goes on with one after the other."""
+    logged = LoggedController(
+        read_state(CLUSTER, brokers=[1, 2, 3, 4], controller_id=-1,
+                   leader_recovery_supported=version == "3.9"), version, trace=True)
+    logged.fail_over(4)
+    for number in range(2):
+        logged.reassign("calm", number, [4, 1])
+    logged.fail_over(1)
+    logged.change_brokers(failed=[3])
+    logged.log.save(tmp_path)
+    (tmp_path / "broker-4" / "controller.log").unlink()
+    (tmp_path / "broker-4" / "state-change.log").unlink()
+    found = replay(tmp_path)
+    assert [str(one) for one in found.contradictions] == []
+
+
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_a_reassignment_from_before_the_log_goes_on_when_its_target_is_back(version, tmp_path):
+    """Its controller knows of it, though no line has said so yet. Seen on 2.8.2."""
+    logged = LoggedController(
+        read_state(CLUSTER, brokers=[1, 2, 3, 4], controller_id=-1,
+                   leader_recovery_supported=version == "3.9"), version, trace=True)
+    logged.fail_over(4)
+    logged.change_brokers(failed=[1])
+    logged.reassign("calm", 0, [1, 4])
+    for lines in logged.log.files.values():
+        lines.clear()
+    logged.change_brokers(started=[1])
+    logged.change_brokers(failed=[3])
+    logged.log.save(tmp_path)
+    found = replay(tmp_path)
+    assert [str(one) for one in found.contradictions] == []
+    assert found.counts["unknown"] < 5
+
+
 def test_a_leader_that_recovers_when_the_log_begins_is_known_from_its_first_line(tmp_path):
     """It was chosen outside the ISR by a controller whose log is not here."""
     state = read_state("""

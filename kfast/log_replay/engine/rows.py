@@ -155,6 +155,12 @@ class Possibility:
         last = self.starts[-1]
         return last.leader_epoch is None, last.version is None, last.controller_epoch is None
 
+    @property
+    def resumed_epoch(self) -> int | None:
+        """Epoch of the controller that goes on with its record: it may have written it before."""
+        point = self.starts[-1].point
+        return point.term.epoch if point.kind == "resume" else None
+
 
 def plain_topic(name: str) -> str:
     """Topic that a row's topic stands for."""

@@ -570,9 +570,10 @@ class Simulation:
         for name, value in logged.items():
             kind = COUNTED.get(name, "")
             offset = possibility.offset(kind) if is_unknown.get(kind) else None
-            if not is_unknown.get(kind) or (
-                kind == "record_epoch" and value - (offset or 0) != UNKNOWN_EPOCH
-            ):  # Else a controller has written it since.
+            if not is_unknown.get(kind) or (kind == "record_epoch" and (
+                value != possibility.resumed_epoch if offset is None
+                else value - offset != UNKNOWN_EPOCH
+            )):  # Of a controller epoch: a controller has written it since.
                 values[name] = value
             elif offset is not None:
                 values[name] = value - offset

@@ -367,10 +367,7 @@ class Explorer:
         return world
 
     def keep_cheapest(self, world: World, partitions: Iterable[Partition]) -> None:
-        """Keep one possibility of each of some partitions in a world, the one that costs least.
-
-        So of those that are deleted.
-        """
+        """Keep what costs least of each of some partitions, also of each that was deleted."""
         simulation = world.simulation
         dropped: set[int] = set()
         for partition in partitions:

@@ -4,7 +4,7 @@ The log of a cluster is cut at every failover and hole. Stretch by stretch, ever
 simulated from what it was at the end of the last stretch. Where that does not agree with the
 lines, and at the beginning, all that its record may have been is simulated side by side, and the
 lines choose. Adopting a record costs more than one wrong line: a single line that disagrees with
-all others stays a contradiction.
+all others stays a contradiction. After a hole, in which anything may have happened, one is enough.
 """
 
 from __future__ import annotations
