@@ -53,6 +53,13 @@ FOLDERS = [
 ]
 
 
+def controller(version):
+    """The cluster, without a controller, and all that it will log."""
+    state = read_state(CLUSTER, brokers=[1, 2, 3, 4], controller_id=-1,
+                       leader_recovery_supported=version == "3.9")
+    return LoggedController(state, version, trace=True)
+
+
 def entries(folder: Path) -> dict[Path, list[tuple[str, str]]]:
     """Entries of every file, each with its time."""
     found: dict[Path, list[tuple[str, str]]] = {}
@@ -104,9 +111,7 @@ def _milliseconds(stamp: str) -> int:
 @pytest.fixture(scope="module", params=VERSIONS)
 def failure(request, tmp_path_factory) -> Path:
     """Broker 3 fails, is back, and fails again."""
-    logged = LoggedController(
-        read_state(CLUSTER, brokers=[1, 2, 3, 4], controller_id=-1,
-                   leader_recovery_supported=request.param == "3.9"), request.param, trace=True)
+    logged = controller(request.param)
     logged.fail_over(4)
     logged.change_brokers(failed=[3])
     logged.change_brokers(started=[3])
@@ -160,9 +165,7 @@ def test_an_event_that_the_log_begins_with_is_judged(failure, tmp_path):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_topics_that_nothing_creates_show_a_hole(version, tmp_path):
     """A minute is missing in which two topics were created: they are known from then on."""
-    logged = LoggedController(
-        read_state(CLUSTER, brokers=[1, 2, 3, 4], controller_id=-1,
-                   leader_recovery_supported=version == "3.9"), version, trace=True)
+    logged = controller(version)
     logged.fail_over(4)
     logged.log.pause()
     before = logged.log.time_ms
@@ -192,9 +195,7 @@ def test_reassignments_that_a_controller_finds_under_way_are_known_from_its_firs
     version, tmp_path
 ):
     """Only the log of the second controller is here: the first one has begun to move calm-0."""
-    logged = LoggedController(
-        read_state(CLUSTER, brokers=[1, 2, 3, 4], controller_id=-1,
-                   leader_recovery_supported=version == "3.9"), version, trace=True)
+    logged = controller(version)
     logged.fail_over(4)
     logged.reassign("calm", 0, [4, 1])
     logged.fail_over(1)
@@ -214,9 +215,7 @@ def test_reassignments_that_a_controller_finds_under_way_are_known_from_its_firs
 @pytest.mark.parametrize("version", ["2.8", "3.9"])
 def test_each_reassignment_from_before_the_log_has_a_request(version, tmp_path):
     """The controller finds both when it is elected, and goes on with one after the other."""
-    logged = LoggedController(
-        read_state(CLUSTER, brokers=[1, 2, 3, 4], controller_id=-1,
-                   leader_recovery_supported=version == "3.9"), version, trace=True)
+    logged = controller(version)
     logged.fail_over(4)
     for number in range(2):
         logged.reassign("calm", number, [4, 1])
@@ -232,9 +231,7 @@ def test_each_reassignment_from_before_the_log_has_a_request(version, tmp_path):
 @pytest.mark.parametrize("version", ["2.8", "3.9"])
 def test_a_reassignment_from_before_the_log_goes_on_when_its_target_is_back(version, tmp_path):
     """Its controller knows of it, though no line has said so yet. Seen on 2.8.2."""
-    logged = LoggedController(
-        read_state(CLUSTER, brokers=[1, 2, 3, 4], controller_id=-1,
-                   leader_recovery_supported=version == "3.9"), version, trace=True)
+    logged = controller(version)
     logged.fail_over(4)
     logged.change_brokers(failed=[1])
     logged.reassign("calm", 0, [1, 4])

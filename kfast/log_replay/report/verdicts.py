@@ -354,7 +354,9 @@ class Checker:
             line.entry.time > start.point.time + HANDLED_MS
         ) or self.cluster_view.why_unknown([self.world.simulation.possibility[row].partition]):
             return False
-        least = {"leader_epoch": start.leader_epoch or 0, "version": start.version or 0}
+        epoch = start.leader_epoch or 0
+        least = {"leader_epoch": epoch, "previous leader epoch": epoch,
+                 "version": start.version or 0}
         return any(
             check.logged <= least[check.field] if check.field in least
             else (check.field, check.logged) in OUTDATED
